@@ -1,0 +1,3 @@
+//! orch: a filesystem-native mailbox runner for command-line agents.
+
+pub mod error;
