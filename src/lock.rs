@@ -1,0 +1,74 @@
+//! Advisory whole-file locks (`flock`).
+//!
+//! The only file that touches fs2, and always by the trait's name: `std::fs::File` has methods of
+//! the same names, which would win in silence. It must never open or create a file.
+
+use std::fs::File;
+use std::io;
+
+use fs2::FileExt;
+
+/// Takes the exclusive lock if it is free; `false` if someone else holds a lock.
+///
+/// # Errors
+/// If the lock cannot be asked for at all, as on a file system without locks.
+pub fn try_exclusive(file: &File) -> io::Result<bool> {
+    taken(FileExt::try_lock_exclusive(file))
+}
+
+/// Takes a shared lock if no one holds the exclusive one; `false` otherwise.
+///
+/// # Errors
+/// If the lock cannot be asked for at all.
+pub fn try_shared(file: &File) -> io::Result<bool> {
+    taken(FileExt::try_lock_shared(file))
+}
+
+/// Takes the exclusive lock, waiting for as long as someone else holds it.
+///
+/// # Errors
+/// If the lock cannot be asked for at all.
+pub fn wait_exclusive(file: &File) -> io::Result<()> {
+    loop {
+        match FileExt::lock_exclusive(file) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// Gives a lock back at once: a child between fork and exec may hold a copy of the descriptor, so
+/// that closing alone does not.
+///
+/// # Errors
+/// If the lock cannot be given back.
+pub fn unlock(file: &File) -> io::Result<()> {
+    FileExt::unlock(file)
+}
+
+fn taken(answer: io::Result<()>) -> io::Result<bool> {
+    match answer {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_holder_or_many_readers() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let one = File::create(&path).unwrap();
+        let two = File::open(&path).unwrap();
+        assert!(try_exclusive(&one).unwrap());
+        assert!(!try_exclusive(&two).unwrap());
+        assert!(!try_shared(&two).unwrap());
+        unlock(&one).unwrap();
+        assert!(try_shared(&one).unwrap());
+        assert!(try_shared(&two).unwrap());
+    }
+}
