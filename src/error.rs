@@ -75,6 +75,7 @@ pub enum Kind {
     LimitExceeded,
     SafetyViolation,
     StateCorrupted,
+    Blocked,
     Busy,
     Usage,
     IoError,
@@ -96,6 +97,7 @@ impl Kind {
             | Kind::UnknownWorkflow
             | Kind::UnknownDir
             | Kind::MissingTemplateKeyError => exit::INVALID,
+            Kind::Blocked => exit::BLOCKED,
             Kind::Busy => exit::BUSY,
             _ => exit::FAILED,
         }

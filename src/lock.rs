@@ -46,6 +46,33 @@ pub fn unlock(file: &File) -> io::Result<()> {
     FileExt::unlock(file)
 }
 
+/// A file that we hold the exclusive lock of, until it goes out of scope.
+#[derive(Debug)]
+pub struct Locked(File);
+
+impl Locked {
+    /// Locks the file, or gives nothing where someone else holds a lock.
+    ///
+    /// # Errors
+    /// If the lock cannot be asked for at all.
+    pub fn try_new(file: File) -> io::Result<Option<Locked>> {
+        Ok(try_exclusive(&file)?.then_some(Locked(file)))
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // A failed unlock leaves what closing does; there is nothing better to do about it.
+        let _ = unlock(&self.0);
+    }
+}
+
 fn taken(answer: io::Result<()>) -> io::Result<bool> {
     match answer {
         Ok(()) => Ok(true),

@@ -1,16 +1,31 @@
-//! The orch command: for now, only the hidden commands of the guard.
+//! Parse, run, print one error, exit.
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use orch::process::{GUARD, GUARD_LAUNCH, guard_launch_main, guard_main};
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use orch::cli::Cli;
+use orch::error::exit;
+use orch::{commands, report};
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    ExitCode::from(match args.as_slice() {
-        [GUARD, "--logs", logs, "--id", id] => guard_main(Path::new(logs), id),
-        [GUARD_LAUNCH, "--logs", logs, "--id", id] => guard_launch_main(Path::new(logs), id),
-        _ => orch::error::exit::USAGE,
-    })
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            // A closed output is nobody's fault.
+            let _ = e.print();
+            return ExitCode::from(match e.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => exit::DONE,
+                _ => exit::USAGE,
+            });
+        }
+    };
+    match commands::run(cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(fault) => {
+            report::print_fault(&fault);
+            ExitCode::from(fault.exit_code())
+        }
+    }
 }

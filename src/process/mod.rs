@@ -33,12 +33,19 @@ pub use spawn::{SpawnError, resolve_program};
 pub use sweep::{Dead, SweepLock, SweepReport, sweep_dead};
 pub use tree::{Tree, become_subreaper};
 pub use wake::{Wake, Woken};
-pub use watcher::Watcher;
+pub use watcher::{Duty, Record as WatcherRecord, Watcher, living_watchers};
 
 /// The variable that names the watcher in an agent's environment.
 pub const WATCHER_VARIABLE: &str = "ORCH_WATCHER";
 /// The variable that names the task in an agent's environment.
 pub const TASK_VARIABLE: &str = "ORCH_TASK";
+
+/// Whether this process, or one above it, was started by orch as an agent. The environment alone
+/// would not do: an agent can clear it.
+#[must_use]
+pub fn is_inside_a_task() -> bool {
+    std::env::var_os(TASK_VARIABLE).is_some() || procfs::an_ancestor_has(TASK_VARIABLE)
+}
 
 /// One program to be run to its end.
 #[derive(Debug)]

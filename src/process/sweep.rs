@@ -5,7 +5,7 @@
 //! processes, nor this process and those above it.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -43,7 +43,8 @@ pub struct SweepReport {
     pub spared: Vec<i32>,
 }
 
-/// The root-wide lock (`logs/recovery.lock`) that everyone holds who sweeps or recovers.
+/// The root-wide lock that everyone holds who sweeps or recovers. It is on the folder `logs/`
+/// itself, so that it leaves no file.
 #[derive(Debug)]
 pub struct SweepLock(File);
 
@@ -68,12 +69,7 @@ impl SweepLock {
     }
 
     fn open(logs_dir: &Path) -> io::Result<File> {
-        let path = logs_dir.join("recovery.lock");
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
+        File::open(logs_dir)
     }
 }
 

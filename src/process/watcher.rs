@@ -19,13 +19,71 @@ use crate::lock;
 
 /// What stands in a watcher's lock file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub struct Record {
+    /// Its id, which is in the file's name too.
     pub id: String,
+    /// What tells the boot that it ran in from all others.
     pub boot_id: String,
+    /// Its process id.
     pub pid: u32,
+    /// The namespace of that id.
     pub pid_ns: String,
+    /// Its cgroup, where it may have one.
     pub cgroup: Option<PathBuf>,
+    /// When it started.
     pub started: String,
+    /// What it works on.
+    #[serde(flatten)]
+    pub duty: Duty,
+}
+
+/// What a watcher works on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Duty {
+    /// How many tasks at once.
+    #[serde(default)]
+    pub jobs: u16,
+    /// Only these agents, where there are any.
+    #[serde(default)]
+    pub agents: Vec<String>,
+    /// Only this task, `AGENT/NAME`.
+    #[serde(default)]
+    pub only: Option<String>,
+}
+
+impl Duty {
+    /// Whether a new task of this agent will be worked on.
+    #[must_use]
+    pub fn covers(&self, agent: &str) -> bool {
+        self.only.is_none() && (self.agents.is_empty() || self.agents.iter().any(|a| a == agent))
+    }
+}
+
+/// The watchers of a root that are alive.
+///
+/// # Errors
+/// If the folder or a lock file in it cannot be read.
+pub fn living_watchers(logs_dir: &Path) -> io::Result<Vec<Record>> {
+    let mut living = Vec::new();
+    for entry in fs::read_dir(logs_dir)? {
+        let entry = entry?;
+        if entry.file_name().to_str().and_then(id_of).is_none() {
+            continue;
+        }
+        let file = match File::open(entry.path()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => other?,
+        };
+        if lock::try_shared(&file)? {
+            lock::unlock(&file)?;
+            continue;
+        }
+        // One that is just starting has not written its record yet.
+        if let Ok(record) = serde_json::from_reader(io::BufReader::new(file)) {
+            living.push(record);
+        }
+    }
+    Ok(living)
 }
 
 /// A living watcher: this process. Dropped without [`Watcher::finish`] it counts as dead, and its
@@ -47,21 +105,26 @@ impl Watcher {
     ///
     /// # Errors
     /// If the lock file cannot be made, the guard does not start, or orphans cannot be adopted.
-    pub fn start(logs_dir: &Path, root: &Path) -> io::Result<Watcher> {
-        Watcher::start_with_guard(&guard::own_program()?, logs_dir, root)
+    pub fn start(logs_dir: &Path, root: &Path, duty: &Duty) -> io::Result<Watcher> {
+        Watcher::start_with_guard(&guard::own_program()?, logs_dir, root, duty)
     }
 
     /// The same, with another program as the guard: for a watcher that is not the orch binary.
     ///
     /// # Errors
     /// As [`Watcher::start`].
-    pub fn start_with_guard(program: &Path, logs_dir: &Path, root: &Path) -> io::Result<Watcher> {
+    pub fn start_with_guard(
+        program: &Path,
+        logs_dir: &Path,
+        root: &Path,
+        duty: &Duty,
+    ) -> io::Result<Watcher> {
         let logs_dir = fs::canonicalize(logs_dir)?;
         let root = fs::metadata(root)?;
         let (id, lock) = claim_id(&logs_dir)?;
         let path = lock_path(&logs_dir, &id);
         let cgroup = Cgroup::create(&id);
-        let started = write_record(&lock, &id, cgroup.as_ref())
+        let started = write_record(&lock, &id, cgroup.as_ref(), duty)
             .and_then(|()| guard::start(program, &logs_dir, &id))
             .and_then(|guard| become_subreaper().map(|()| guard));
         match started {
@@ -164,7 +227,12 @@ fn claim_id(logs_dir: &Path) -> io::Result<(String, File)> {
     }
 }
 
-fn write_record(mut file: &File, id: &str, cgroup: Option<&Cgroup>) -> io::Result<()> {
+fn write_record(
+    mut file: &File,
+    id: &str,
+    cgroup: Option<&Cgroup>,
+    duty: &Duty,
+) -> io::Result<()> {
     let record = Record {
         id: id.to_owned(),
         boot_id: boot_id()?,
@@ -172,6 +240,7 @@ fn write_record(mut file: &File, id: &str, cgroup: Option<&Cgroup>) -> io::Resul
         pid_ns: pid_namespace(),
         cgroup: cgroup.map(|cgroup| cgroup.dir.clone()),
         started: jiff::Timestamp::now().to_string(),
+        duty: duty.clone(),
     };
     file.write_all(&serde_json::to_vec(&record)?)?;
     file.write_all(b"\n")

@@ -1,0 +1,2 @@
+//! STUB
+pub(super) fn run(_: Option<&std::path::Path>, _: &crate::cli::Log) -> crate::error::Result<u8> { unreachable!() }

@@ -1,0 +1,447 @@
+//! The engine: wake → scan → claim → run → commit → retire, for as long as it is wanted.
+//!
+//! The main thread scans and decides when to scan again; each worker thread takes a task from the
+//! queue and sees it through to the end, its process included. The main thread starts no agent:
+//! what is adopted from dead parents arrives there, and must not be mixed with children of its own.
+//!
+//! The engine never prints. What happens goes to a [`Listener`].
+
+mod attempt;
+mod notice;
+mod plan;
+mod queue;
+mod recover;
+mod worker;
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::{Fault, Kind, Result};
+use crate::mailbox::{AgentListing, Answer, Claim, Mailbox, Scan, TASK, scan};
+use crate::process::{Processes, Wake};
+use crate::registry::Registry;
+use crate::task::{AgentName, TaskName};
+use crate::watch::{self, Watch};
+
+pub use notice::{Listener, Notice};
+pub use plan::{Chain, Plan};
+use queue::{Glance, Queue, Turn};
+
+/// Lists longer than this are worked off without a watch: events would only cost.
+const BULK: usize = 256;
+/// In bulk, fewer tasks than this in a second are few enough to watch again.
+const BRISK: u64 = 64;
+/// A list is at least this old before the next scan replaces it.
+const LIST_AGE: Duration = Duration::from_secs(1);
+/// A scan takes at most this part of the time.
+const SCAN_SHARE: u32 = 20;
+/// Without any event, a scan is made this often.
+const TIMER: Duration = Duration::from_secs(30);
+/// Where events cannot be had, a scan is made this often.
+const POLL: Duration = Duration::from_secs(1);
+/// How soon to look again for somebody else's claim to end.
+const SOON: Duration = Duration::from_millis(50);
+
+/// What an engine is to do.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// How many tasks at once; at least one.
+    pub jobs: u16,
+    /// Stop when nothing is left to do.
+    pub drain: bool,
+    /// Only these agents, where there are any.
+    pub agents: Vec<AgentName>,
+    /// Only this task.
+    pub only: Option<(AgentName, TaskName)>,
+    /// Scan this often instead of waiting for events.
+    pub poll: Option<Duration>,
+    /// Keep every answer for the replay provider.
+    pub record: bool,
+    /// The task that this process itself runs under, as its marker says.
+    pub ancestor: Option<String>,
+}
+
+/// What an engine has done when it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    /// Tasks that succeeded.
+    pub succeeded: u32,
+    /// Tasks that did not.
+    pub failed: u32,
+    /// Tasks that only a person can move on.
+    pub waiting_for_person: usize,
+}
+
+/// The engine of one watcher.
+pub struct Engine {
+    mailbox: Arc<Mailbox>,
+    registry: Registry,
+    processes: Processes,
+    watcher_id: String,
+    options: Options,
+    listener: Arc<Listener>,
+    queue: Arc<Queue>,
+    wakes: Vec<Wake>,
+    reported: Mutex<BTreeSet<String>>,
+    succeeded: AtomicU32,
+    failed: AtomicU32,
+    handles_opened: Mutex<Instant>,
+    trouble: Mutex<Option<(String, Instant)>>,
+    scans: AtomicU64,
+}
+
+/// What one scan means for the engine.
+#[derive(Debug, Default)]
+struct Found {
+    turns: Vec<Turn>,
+    adopted: Vec<Claim>,
+    waiting: usize,
+    waiting_for_person: usize,
+    claims_of_others: usize,
+}
+
+impl Found {
+    fn is_quiet(&self) -> bool {
+        self.waiting == 0 && self.adopted.is_empty() && self.claims_of_others == 0
+    }
+}
+
+impl Engine {
+    /// An engine for this root. `wake` is its workers' alarm clock: stopping it stops the engine.
+    pub fn new(
+        mailbox: Arc<Mailbox>,
+        registry: Registry,
+        processes: Processes,
+        watcher_id: String,
+        wake: &Wake,
+        options: Options,
+        listener: Arc<Listener>,
+    ) -> Result<Engine> {
+        let wakes = (0..options.jobs.max(1))
+            .map(|_| wake.worker())
+            .collect::<std::io::Result<_>>()
+            .map_err(|e| Fault::io("prepare the workers of", &mailbox.root.path, &e))?;
+        Ok(Engine {
+            mailbox,
+            registry,
+            processes,
+            watcher_id,
+            options,
+            listener,
+            queue: Arc::default(),
+            wakes,
+            reported: Mutex::default(),
+            succeeded: AtomicU32::new(0),
+            failed: AtomicU32::new(0),
+            handles_opened: Mutex::new(Instant::now()),
+            trouble: Mutex::default(),
+            scans: AtomicU64::new(0),
+        })
+    }
+
+    /// How a signal handler stops the engine: nothing more is claimed, children are ended.
+    pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
+        let queue = self.queue.clone();
+        let wake = self.wakes[0].clone();
+        move || {
+            queue.stop();
+            wake.stop();
+        }
+    }
+
+    /// Works until it is stopped or, with `drain` or `only`, until there is nothing left.
+    pub fn run(&self) -> Result<Summary> {
+        let waiting_for_person = std::thread::scope(|scope| {
+            for wake in &self.wakes {
+                std::thread::Builder::new()
+                    .name("worker".to_owned())
+                    .spawn_scoped(scope, move || self.work(wake))
+                    .map_err(|e| Fault::io("start a worker for", &self.mailbox.root.path, &e))?;
+            }
+            let ended = self.main_loop();
+            // Workers finish what they have; with a stop, their children are ended first.
+            self.queue.stop();
+            ended
+        })?;
+        Ok(Summary {
+            succeeded: self.succeeded.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            waiting_for_person,
+        })
+    }
+
+    fn main_loop(&self) -> Result<usize> {
+        self.sweep_at_start()?;
+        let mut watch = None;
+        let mut bulk = false;
+        let mut quiet_scans = 0;
+        loop {
+            if !bulk && self.options.poll.is_none() && watch.is_none() {
+                watch = self.watch_on();
+            }
+            self.queue.forget_wake();
+            let started = Instant::now();
+            let found = match self.scan_once() {
+                Ok((agents, found)) => {
+                    if self.watch_agents(&mut watch, &agents) {
+                        // A new folder may have got its first task before its watch.
+                        continue;
+                    }
+                    found
+                }
+                Err(fault) => {
+                    self.trouble(&fault);
+                    self.mailbox.forget_handles();
+                    if self.pause_main(POLL) {
+                        return Ok(0);
+                    }
+                    continue;
+                }
+            };
+            let cost = started.elapsed();
+            let (quiet, people) = (found.is_quiet(), found.waiting_for_person);
+            let others = found.claims_of_others > 0;
+            bulk = found.waiting > BULK && !(watch.is_some() && self.is_slow());
+            if bulk {
+                watch = None;
+            }
+            self.queue.publish(found.turns, found.adopted);
+            let ends = self.options.drain || self.options.only.is_some();
+            quiet_scans = if quiet && self.queue.glance().is_idle() {
+                quiet_scans + 1
+            } else {
+                0
+            };
+            if ends && quiet_scans >= 2 {
+                return Ok(people);
+            }
+            let timing = Timing {
+                rescan_at: started + LIST_AGE.max(cost * SCAN_SHARE),
+                timer_at: started + self.timer(watch.is_some(), bulk, ends && others),
+                ends,
+                quiet_scans,
+            };
+            if self.wait(&mut bulk, &timing).stopped {
+                return Ok(people);
+            }
+        }
+    }
+
+    fn timer(&self, watching: bool, bulk: bool, waits_for_others: bool) -> Duration {
+        let usual = match self.options.poll {
+            Some(poll) => poll,
+            None if watching || bulk => TIMER,
+            None => POLL,
+        };
+        if waits_for_others {
+            usual.min(SOON * 4)
+        } else {
+            usual
+        }
+    }
+
+    /// Waits for a reason to scan again.
+    fn wait(&self, bulk: &mut bool, timing: &Timing) -> Glance {
+        if *bulk {
+            let before = self.queue.glance().taken;
+            let glance = self
+                .queue
+                .wait_until(Some(timing.rescan_at), |g| g.left == 0);
+            *bulk = glance.left > 0 && glance.taken - before >= BRISK;
+            return glance;
+        }
+        if timing.quiet_scans == 1 && timing.ends {
+            return self.queue.glance();
+        }
+        let ends = timing.ends;
+        let glance = self.queue.wait_until(Some(timing.timer_at), |g| {
+            g.woken || (ends && timing.quiet_scans == 0 && g.is_idle())
+        });
+        if glance.left > 0 && !glance.stopped {
+            // A list that is being worked off is not thrown away at every event.
+            return self
+                .queue
+                .wait_until(Some(timing.rescan_at), |g| g.left == 0);
+        }
+        glance
+    }
+
+    fn is_slow(&self) -> bool {
+        self.queue.glance().left > BULK
+    }
+
+    /// Sleeps on the main thread; gives whether the engine was stopped meanwhile.
+    fn pause_main(&self, pause: Duration) -> bool {
+        self.queue
+            .wait_until(Some(Instant::now() + pause), |_| false)
+            .stopped
+    }
+
+    fn watch_on(&self) -> Option<Watch> {
+        let queue = self.queue.clone();
+        let wakes = self.wakes.clone();
+        let wake = move |why| {
+            if why == watch::Wake::ClaimGone {
+                wakes.iter().for_each(Wake::poke);
+            }
+            queue.wake();
+        };
+        match Watch::on(self.mailbox.root.inbox.path(), Arc::new(wake)) {
+            Ok(watch) => Some(watch),
+            Err(e) => {
+                self.trouble(
+                    &Fault::new(Kind::IoError, format!("cannot watch the inbox: {e}")).hint(
+                        "orch looks once a second instead; see fs.inotify.max_user_instances and max_user_watches",
+                    ),
+                );
+                None
+            }
+        }
+    }
+
+    /// Keeps the watches in step with the folders; gives whether one is new.
+    fn watch_agents(&self, watch: &mut Option<Watch>, agents: &[AgentListing]) -> bool {
+        let Some(on) = watch else { return false };
+        let mut wanted: HashSet<_> = agents
+            .iter()
+            .map(|listing| listing.folders.inbox.path().to_path_buf())
+            .collect();
+        let mut any_new = false;
+        let mut failed = None;
+        for folder in &wanted {
+            match on.add(folder) {
+                Ok(new) => any_new |= new,
+                Err(e) => failed = Some(e),
+            }
+        }
+        wanted.insert(self.mailbox.root.inbox.path().to_path_buf());
+        on.keep_only(&wanted);
+        if let Some(e) = failed {
+            self.trouble(
+                &Fault::new(Kind::IoError, format!("cannot watch an inbox: {e}"))
+                    .hint("orch looks once a second instead; see fs.inotify.max_user_watches"),
+            );
+            *watch = None;
+        }
+        any_new
+    }
+
+    fn scan_once(&self) -> Result<(Vec<AgentListing>, Found)> {
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        self.reopen_handles_in_time();
+        self.registry.refresh(&|fault| self.trouble(fault));
+        let found = scan(&self.mailbox, |agent| self.is_wanted(agent))
+            .map_err(|e| Fault::io("read", self.mailbox.root.inbox.path(), &e))?;
+        self.report_strays(&found);
+        self.sort(found)
+    }
+
+    /// Handles are opened anew now and then, so that a folder that was replaced is found.
+    fn reopen_handles_in_time(&self) {
+        let mut opened = self
+            .handles_opened
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if opened.elapsed() >= TIMER {
+            *opened = Instant::now();
+            self.mailbox.forget_handles();
+        }
+    }
+
+    fn is_wanted(&self, agent: &AgentName) -> bool {
+        if let Some((only, _)) = &self.options.only {
+            return only == agent;
+        }
+        self.options.agents.is_empty() || self.options.agents.contains(agent)
+    }
+
+    fn sort(&self, scan: Scan) -> Result<(Vec<AgentListing>, Found)> {
+        let mut found = Found::default();
+        let mut listings = scan.agents;
+        for listing in &mut listings {
+            let agent = &listing.folders.agent;
+            self.sort_claims(listing, &mut found)?;
+            if agent.as_str() == "shell" || agent.as_str() == "orch" {
+                continue;
+            }
+            if self.registry.is_human(agent) {
+                found.waiting_for_person += listing.waiting.len();
+                self.take_answers(listing, &mut found);
+                continue;
+            }
+            let names = self.only_mine(agent, std::mem::take(&mut listing.waiting));
+            found.waiting += names.len();
+            found.turns.push(Turn {
+                folders: listing.folders.clone(),
+                names,
+                suffix: TASK,
+            });
+        }
+        self.clear_the_dead(&mut found)?;
+        Ok((listings, found))
+    }
+
+    fn only_mine(&self, agent: &AgentName, names: crate::mailbox::Names) -> crate::mailbox::Names {
+        match &self.options.only {
+            Some((only, name)) if only == agent => names.only(name.as_str()),
+            _ => names,
+        }
+    }
+
+    fn take_answers(&self, listing: &AgentListing, found: &mut Found) {
+        for (suffix, kind) in crate::mailbox::ANSWERS {
+            let names: crate::mailbox::Names = listing
+                .answers
+                .iter()
+                .filter(|(_, answer): &&(TaskName, Answer)| *answer == kind)
+                .map(|(name, _)| name.as_str())
+                .collect();
+            if !names.is_empty() {
+                found.waiting += names.len();
+                found.turns.push(Turn {
+                    folders: listing.folders.clone(),
+                    names,
+                    suffix,
+                });
+            }
+        }
+    }
+
+    fn report_strays(&self, scan: &Scan) {
+        for stray in &scan.strays {
+            self.report_stray(&stray.path, &stray.why);
+        }
+    }
+
+    /// Says once that something is not a task.
+    fn report_stray(&self, path: &str, why: &str) {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        // Bounded: a folder full of rubbish must not fill the memory of a watcher.
+        if reported.len() < 10_000 && reported.insert(path.to_owned()) {
+            (self.listener)(&Notice::Stray { path, why });
+        }
+    }
+
+    /// Says what is wrong, once a minute at the most while it stays the same.
+    fn trouble(&self, fault: &Fault) {
+        let mut last = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = last
+            .as_ref()
+            .is_some_and(|(text, at)| *text == fault.message && at.elapsed().as_secs() < 60);
+        if !known {
+            *last = Some((fault.message.clone(), Instant::now()));
+            tracing::warn!(kind = ?fault.kind, hint = fault.hint, "{}", fault.message);
+            (self.listener)(&Notice::Trouble { fault });
+        }
+    }
+}
+
+/// When to look up again.
+struct Timing {
+    rescan_at: Instant,
+    timer_at: Instant,
+    ends: bool,
+    quiet_scans: u32,
+}

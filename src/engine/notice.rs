@@ -1,0 +1,64 @@
+//! What the engine has to say while it works. It says it as data; a command decides how it looks.
+
+use std::time::Duration;
+
+use crate::error::Fault;
+use crate::record::Record;
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Notice<'a> {
+    /// A task was claimed and its provider is started.
+    Started {
+        /// `AGENT/NAME`.
+        target: &'a str,
+        /// The provider.
+        provider: &'a str,
+        /// Which attempt this is, from 1.
+        attempt: u32,
+    },
+    /// A task was committed.
+    Finished {
+        /// How.
+        record: &'a Record,
+    },
+    /// An attempt failed in a way that passes, and will be made again.
+    Retrying {
+        /// `AGENT/NAME`.
+        target: &'a str,
+        /// When.
+        after: Duration,
+        /// What went wrong.
+        fault: &'a Fault,
+    },
+    /// A task was given up because its claim was taken away.
+    Cancelled {
+        /// `AGENT/NAME`.
+        target: &'a str,
+    },
+    /// A task went back to its inbox because orch stops.
+    PutBack {
+        /// `AGENT/NAME`.
+        target: &'a str,
+    },
+    /// A task of a watcher that died was taken over.
+    TakenOver {
+        /// `AGENT/NAME`.
+        target: &'a str,
+    },
+    /// Something in an inbox is not a task and is left alone.
+    Stray {
+        /// Where.
+        path: &'a str,
+        /// Why.
+        why: &'a str,
+    },
+    /// Something is wrong that does not end the watch.
+    Trouble {
+        /// What.
+        fault: &'a Fault,
+    },
+}
+
+/// Whoever listens to the engine, from any of its threads.
+pub type Listener = dyn Fn(&Notice<'_>) + Send + Sync;

@@ -1,0 +1,221 @@
+//! From a task's text to everything that is needed to run it, or to the reason why it is rejected.
+//!
+//! A plan is made before the task is claimed, so nothing here may change anything.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Engine;
+use super::worker::DirLock;
+use crate::error::{Fault, Kind, Result};
+use crate::lock::Locked;
+use crate::mailbox::{PROMPT, file_name};
+use crate::process::Limits;
+use crate::provider::Provider;
+use crate::provider::invocation::{self, Invocation, Request};
+use crate::registry::{Setup, expand_home};
+use crate::safety::Dir;
+use crate::task::{AgentName, Header, MAX_HOPS, MAX_TASK_BYTES, Task, TaskName, render};
+
+/// How a task will be run.
+#[derive(Debug)]
+pub struct Plan {
+    /// What the task says.
+    pub task: Task,
+    /// The agent and its provider.
+    pub setup: Arc<Setup>,
+    /// What is executed; `None` for providers without a process.
+    pub invocation: Option<Invocation>,
+    /// The folder to work in, where it is not the root.
+    pub dir: Option<Dir>,
+    /// When it is ended.
+    pub limits: Limits,
+    /// How often a failure that passes is tried again.
+    pub retries: u32,
+    /// Who gets the answer.
+    pub chain: Option<Chain>,
+}
+
+/// The rest of a `then:` chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chain {
+    /// The next agent.
+    pub agent: AgentName,
+    /// The agents after that; `None` leaves it to the next agent's own file.
+    pub rest: Option<Vec<AgentName>>,
+    /// How often the task has been handed on, this time included.
+    pub hops: u8,
+}
+
+impl Engine {
+    pub(super) fn plan(&self, agent: &AgentName, name: &TaskName, bytes: &[u8]) -> Result<Plan> {
+        let task = Task::parse(bytes)?;
+        let header = &task.header;
+        if let Some(workflow) = &header.workflow {
+            return Err(Fault::new(
+                Kind::UnknownWorkflow,
+                format!("there is no workflow `{workflow}` in specs/"),
+            ));
+        }
+        if header.run.is_some() || header.step.is_some() || header.attempt.is_some() {
+            return Err(Fault::new(
+                Kind::InvalidTask,
+                "`run`, `step` and `attempt` are orch's own keys, and no run waits for this task",
+            )
+            .hint("remove them from the front matter"));
+        }
+        let setup = self.registry.setup(agent, header.provider.as_deref())?;
+        let chain = self.chain(header, &setup)?;
+        let dir = self.working_dir(header, &setup)?;
+        let invocation = match &setup.provider {
+            Provider::Process(config) => {
+                let prompt_file = self.prompt_path(agent, name);
+                Some(invocation::build(&Request {
+                    provider_name: &setup.provider_name,
+                    config,
+                    prompt: task.body(),
+                    system: Some(setup.agent.system.trim()).filter(|text| !text.is_empty()),
+                    model: header.model.as_deref().or(setup.agent.model.as_deref()),
+                    access: header.access.or(setup.agent.access).unwrap_or_default(),
+                    params: &merged(&setup.agent.params, &header.params),
+                    tools: &setup.agent.tools,
+                    prompt_file: Some(&prompt_file),
+                    prompt_via: None,
+                })?)
+            }
+            _ => None,
+        };
+        Ok(Plan {
+            limits: self.limits(header, &setup),
+            retries: setup.agent.retries.unwrap_or_else(|| self.registry.limits().retries),
+            invocation,
+            dir,
+            chain,
+            setup,
+            task,
+        })
+    }
+
+    /// Where the prompt is put, for providers that read it from a file.
+    pub(super) fn prompt_path(&self, agent: &AgentName, name: &TaskName) -> String {
+        let folder = self.mailbox.root.path.join("artifacts").join(agent.as_str());
+        folder.join(file_name(name, PROMPT)).display().to_string()
+    }
+
+    pub(super) fn chain(&self, header: &Header, setup: &Setup) -> Result<Option<Chain>> {
+        let explicit = header.then.is_some();
+        let list = header.then.as_ref().unwrap_or(&setup.agent.then);
+        let Some((first, rest)) = list.split_first() else {
+            return Ok(None);
+        };
+        for agent in list {
+            self.registry.knows(agent).map_err(|fault| Fault {
+                message: format!("`then` names an {}", fault.message),
+                ..fault
+            })?;
+        }
+        let hops = header.hops.unwrap_or(0) + 1;
+        if hops > MAX_HOPS {
+            return Err(Fault::new(
+                Kind::LimitExceeded,
+                format!("this task has been handed on {MAX_HOPS} times already"),
+            )
+            .hint("the agents' `then` lead in a circle; send it anew to go on"));
+        }
+        let rest = (explicit || !rest.is_empty()).then(|| rest.to_vec());
+        Ok(Some(Chain {
+            agent: first.clone(),
+            rest,
+            hops,
+        }))
+    }
+
+    fn working_dir(&self, header: &Header, setup: &Setup) -> Result<Option<Dir>> {
+        let settings = self.registry.settings();
+        let named = header.dir.as_ref().or(setup.agent.dir.as_ref());
+        let Some(name) = named.or(settings.dir.as_ref()) else {
+            return Ok(None);
+        };
+        let Some(dir) = settings.dirs.get(name) else {
+            let known: Vec<_> = settings.dirs.keys().map(String::as_str).collect();
+            return Err(
+                Fault::new(Kind::UnknownDir, format!("unknown dir `{name}`")).hint(format!(
+                    "add it under `dirs` in specs/orch.yaml{}",
+                    if known.is_empty() { String::new() } else { format!("; known: {}", known.join(", ")) }
+                )),
+            );
+        };
+        let path = expand_home(&dir.path)
+            .map_or_else(|| self.mailbox.root.path.join(&dir.path), PathBuf::from);
+        let opened = std::fs::canonicalize(&path).and_then(|path| Dir::open_named_by_user(&path));
+        opened.map(Some).map_err(|e| Fault {
+            kind: Kind::UnknownDir,
+            ..Fault::io(&format!("work in dir `{name}`, that is"), &path, &e)
+                .hint("`dirs` in specs/orch.yaml must name a folder that exists")
+        })
+    }
+
+    fn limits(&self, header: &Header, setup: &Setup) -> Limits {
+        let limits = self.registry.limits();
+        let idle = header.idle_timeout.or(setup.agent.idle_timeout);
+        let streams = match &setup.provider {
+            Provider::Process(config) => config.idle,
+            _ => false,
+        };
+        Limits {
+            wall: header.timeout.or(setup.agent.timeout).unwrap_or(limits.timeout).0,
+            idle: idle.or(streams.then_some(limits.idle_timeout)).map(|time| time.0),
+            output: limits.output.0,
+            grace: limits.grace.0,
+        }
+    }
+}
+
+impl Plan {
+    /// One task at a time works in a folder.
+    pub(super) fn lock_dir(&self) -> Result<DirLock> {
+        let Some(dir) = &self.dir else {
+            return Ok(DirLock::NotNeeded);
+        };
+        let locked = dir.reopen().and_then(Locked::try_new);
+        match locked.map_err(|e| Fault::io("lock", dir.path(), &e))? {
+            Some(lock) => Ok(DirLock::Held(lock)),
+            None => Ok(DirLock::Busy),
+        }
+    }
+}
+
+impl Chain {
+    /// The next task: the request, and below it the answer. The answer is cut where the whole would
+    /// be too long for a task.
+    pub(super) fn next_task(&self, from: &str, agent: &AgentName, request: &str, answer: &str) -> String {
+        let header = Header {
+            then: self.rest.clone(),
+            hops: Some(self.hops),
+            from: Some(from.to_owned()),
+            ..Header::default()
+        };
+        let heading = format!("\n\n--- answer of {agent} ---\n\n");
+        let cut = format!("\n[cut here; the whole answer is artifacts/{from}.out]\n");
+        let room = MAX_TASK_BYTES.saturating_sub(request.len() + heading.len() + cut.len() + 4096);
+        let mut body = String::with_capacity(request.len() + answer.len().min(room) + 256);
+        body.push_str(request.trim_end());
+        body.push_str(&heading);
+        if answer.len() <= room {
+            body.push_str(answer);
+        } else {
+            body.push_str(&answer[..answer.floor_char_boundary(room)]);
+            body.push_str(&cut);
+        }
+        render(&header, &body)
+    }
+}
+
+fn merged(
+    agent: &serde_json::Map<String, serde_json::Value>,
+    task: &serde_json::Map<String, serde_json::Value>,
+) -> serde_json::Map<String, serde_json::Value> {
+    let mut all = agent.clone();
+    all.extend(task.iter().map(|(key, value)| (key.clone(), value.clone())));
+    all
+}

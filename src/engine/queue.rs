@@ -1,0 +1,283 @@
+//! What is to be done next: the list of the last scan, shared by the workers.
+//!
+//! Agents take turns by name; within an agent tasks go by name, bytewise. The queue holds names,
+//! not promises: whether a task is still there shows when a worker looks at it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::mailbox::{AgentBox, Claim, Names};
+use crate::task::TaskName;
+
+/// A name to look at.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// The agent's folders.
+    pub folders: Arc<AgentBox>,
+    /// The task's name.
+    pub name: TaskName,
+    /// Its suffix: a waiting task, or a person's answer.
+    pub suffix: &'static str,
+    /// How often it was busy.
+    pub looks: u32,
+}
+
+/// Something for a worker to do.
+#[derive(Debug)]
+pub enum Work {
+    /// Look at this name, and claim it if it can be claimed.
+    Look(Item),
+    /// Finish or run what a dead owner left.
+    Adopted(Claim),
+}
+
+/// One agent's part of a list.
+#[derive(Debug)]
+pub struct Turn {
+    /// The agent's folders.
+    pub folders: Arc<AgentBox>,
+    /// What waits there.
+    pub names: Names,
+    /// The suffix of those names.
+    pub suffix: &'static str,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    turns: Vec<(Turn, usize)>,
+    turn: usize,
+    left: usize,
+    adopted: VecDeque<Claim>,
+    later: Vec<(Instant, Item)>,
+    working: usize,
+    taken: u64,
+    stopped: bool,
+    paused_until: Option<Instant>,
+    woken: bool,
+}
+
+/// What the engine sees when it looks up from waiting.
+#[derive(Debug, Clone, Copy)]
+pub struct Glance {
+    /// Names of the list that nobody has looked at yet.
+    pub left: usize,
+    /// Names to be looked at again soon.
+    pub later: usize,
+    /// Workers that are busy.
+    pub working: usize,
+    /// How many pieces of work have been handed out so far.
+    pub taken: u64,
+    /// There was a wake-up.
+    pub woken: bool,
+    /// No more work is handed out.
+    pub stopped: bool,
+}
+
+impl Glance {
+    /// Nothing is left to hand out, and nobody works.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.left == 0 && self.later == 0 && self.working == 0
+    }
+}
+
+/// The queue between the engine and its workers.
+#[derive(Debug, Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    for_workers: Condvar,
+    for_engine: Condvar,
+}
+
+impl Queue {
+    /// Replaces the list. Names that wait for a second look are found again by the scan, so they
+    /// are dropped, except that their time is kept.
+    pub fn publish(&self, turns: Vec<Turn>, adopted: Vec<Claim>) {
+        let mut state = self.lock();
+        let resume_after = state
+            .turns
+            .get(state.turn)
+            .map(|(turn, _)| turn.folders.agent.clone());
+        state.left = turns.iter().map(|turn| turn.names.len()).sum();
+        state.turns = turns.into_iter().map(|turn| (turn, 0)).collect();
+        // The agent whose turn it was has it again: a new list must not start over with the first.
+        state.turn = resume_after
+            .and_then(|agent| {
+                state
+                    .turns
+                    .iter()
+                    .position(|(turn, _)| turn.folders.agent >= agent)
+            })
+            .unwrap_or(0);
+        state.adopted.extend(adopted);
+        drop(state);
+        self.for_workers.notify_all();
+    }
+
+    /// Waits for something to do; `None` when the engine stops.
+    pub fn take(&self) -> Option<Work> {
+        let mut state = self.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            let now = Instant::now();
+            let paused = state.paused_until.filter(|until| *until > now);
+            if paused.is_none()
+                && let Some(work) = state.next(now)
+            {
+                state.working += 1;
+                state.taken += 1;
+                if state.left == 0 {
+                    self.for_engine.notify_one();
+                }
+                return Some(work);
+            }
+            let due = state.later.iter().map(|(due, _)| *due).chain(paused).min();
+            state = match due {
+                Some(due) => {
+                    let wait = due.saturating_duration_since(now).max(Duration::from_millis(1));
+                    self.for_workers
+                        .wait_timeout(state, wait)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+                None => self
+                    .for_workers
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// A worker is done with what it took.
+    pub fn done(&self) {
+        let mut state = self.lock();
+        state.working -= 1;
+        if state.working == 0 && state.left == 0 {
+            self.for_engine.notify_one();
+        }
+    }
+
+    /// This name is to be looked at again after a while.
+    pub fn look_again(&self, item: Item, after: Duration) {
+        let mut state = self.lock();
+        let known = state
+            .later
+            .iter()
+            .any(|(_, other)| other.name == item.name && Arc::ptr_eq(&other.folders, &item.folders));
+        if !known {
+            state.later.push((Instant::now() + after, item));
+            drop(state);
+            // An idle worker has to learn the new time.
+            self.for_workers.notify_one();
+        }
+    }
+
+    /// Nothing is handed out for a while: the disk is full, or the system short of something.
+    pub fn pause(&self, pause: Duration) {
+        self.lock().paused_until = Some(Instant::now() + pause);
+    }
+
+    /// Something may have changed.
+    pub fn wake(&self) {
+        let mut state = self.lock();
+        if !state.woken {
+            state.woken = true;
+            drop(state);
+            self.for_engine.notify_one();
+        }
+    }
+
+    /// Hands out nothing more.
+    pub fn stop(&self) {
+        self.lock().stopped = true;
+        self.for_workers.notify_all();
+        self.for_engine.notify_all();
+    }
+
+    /// Takes the wake-up flag away, before a scan.
+    pub fn forget_wake(&self) {
+        self.lock().woken = false;
+    }
+
+    /// How things stand.
+    #[must_use]
+    pub fn glance(&self) -> Glance {
+        self.lock().glance()
+    }
+
+    /// Waits until `enough` holds or the time is over.
+    pub fn wait_until(&self, until: Option<Instant>, enough: impl Fn(&Glance) -> bool) -> Glance {
+        let mut state = self.lock();
+        loop {
+            let glance = state.glance();
+            if glance.stopped || enough(&glance) {
+                return glance;
+            }
+            let now = Instant::now();
+            state = match until {
+                Some(until) if until <= now => return glance,
+                Some(until) => {
+                    self.for_engine
+                        .wait_timeout(state, until - now)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+                None => self
+                    .for_engine
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every operation leaves the state whole, so a worker's panic has not spoilt it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn glance(&self) -> Glance {
+        Glance {
+            left: self.left + self.adopted.len(),
+            later: self.later.len(),
+            working: self.working,
+            taken: self.taken,
+            woken: self.woken,
+            stopped: self.stopped,
+        }
+    }
+
+    fn next(&mut self, now: Instant) -> Option<Work> {
+        if let Some(claim) = self.adopted.pop_front() {
+            return Some(Work::Adopted(claim));
+        }
+        if let Some(place) = self.later.iter().position(|(due, _)| *due <= now) {
+            return Some(Work::Look(self.later.swap_remove(place).1));
+        }
+        self.next_in_turn().map(Work::Look)
+    }
+
+    fn next_in_turn(&mut self) -> Option<Item> {
+        for _ in 0..self.turns.len() {
+            let place = self.turn;
+            self.turn = (self.turn + 1) % self.turns.len();
+            let (turn, next) = &mut self.turns[place];
+            if let Some(name) = turn.names.get(*next) {
+                *next += 1;
+                self.left -= 1;
+                let name = TaskName::parse(name).expect("the scan lists only names");
+                return Some(Item {
+                    folders: turn.folders.clone(),
+                    name,
+                    suffix: turn.suffix,
+                    looks: 0,
+                });
+            }
+        }
+        None
+    }
+}

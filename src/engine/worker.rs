@@ -1,0 +1,368 @@
+//! A worker: takes a task, sees it through to `processed/`, takes the next.
+//!
+//! A worker never gives up a finished result. Where it cannot be committed (a full disk), the
+//! claim is kept, nothing more is claimed, and the commit is tried again; the provider is not run
+//! a second time for that.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::attempt::{Desk, Tried};
+use super::plan::Plan;
+use super::queue::{Item, Queue, Work};
+use super::{Engine, Notice};
+use crate::error::{Fault, Kind};
+use crate::lock::Locked;
+use crate::mailbox::{Adoption, Claim, Commit, Look, Next, TASK};
+use crate::process::{Wake, Woken};
+use crate::record::{Record, Status};
+
+/// How soon a task that was busy is looked at again; doubled each time, up to [`LATEST`].
+const AGAIN: Duration = Duration::from_millis(50);
+const LATEST: Duration = Duration::from_secs(1);
+/// How long nothing is claimed after the disk or the system refused something.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A result, ready to be committed.
+pub(super) struct Finished {
+    pub record: Record,
+    pub outputs: Vec<File>,
+    pub next: Option<Next>,
+}
+
+impl Engine {
+    pub(super) fn work(&self, wake: &Wake) {
+        let mut desk = Desk::new(wake.clone());
+        while let Some(work) = self.queue.take() {
+            let _done = Done(&self.queue);
+            match work {
+                Work::Look(item) => self.look(item, &mut desk),
+                Work::Adopted(claim) => self.take_over(claim, &mut desk),
+            }
+        }
+    }
+
+    fn look(&self, item: Item, desk: &mut Desk) {
+        match self.mailbox.look(&item.folders, &item.name, item.suffix) {
+            Ok(Look::Gone) => {}
+            Ok(Look::Busy) => self.look_again(item),
+            Ok(Look::Stray(why)) => {
+                let path = format!("inbox/{}/{}{}", item.folders.agent, item.name, item.suffix);
+                self.report_stray(&path, why);
+            }
+            Ok(Look::Ready(held)) if item.suffix != TASK => self.answered(held, item, desk),
+            Ok(Look::Ready(held)) => {
+                let plan = self.plan(&held.folders().agent, held.name(), &held.bytes);
+                let dir_lock = match plan.as_ref().map(Plan::lock_dir) {
+                    Ok(Ok(lock)) => lock,
+                    Ok(Err(fault)) => {
+                        // The folder cannot be had at all: that is the task's answer.
+                        return self.claim_and(held, item, |claim| self.reject(claim, fault, desk));
+                    }
+                    Err(_) => DirLock::NotNeeded,
+                };
+                if matches!(dir_lock, DirLock::Busy) {
+                    return self.look_again(item);
+                }
+                self.claim_and(held, item, |claim| match plan {
+                    Ok(plan) => self.see_through(claim, &plan, 1, desk),
+                    Err(fault) => self.reject(claim, fault, desk),
+                });
+            }
+            Err(e) => self.short_of("look at", item, &e),
+        }
+    }
+
+    /// Claims a task and does something with it, or looks again later.
+    pub(super) fn claim_and(
+        &self,
+        held: crate::mailbox::Held,
+        item: Item,
+        then: impl FnOnce(Claim),
+    ) {
+        match self.mailbox.claim(held) {
+            Ok(Some(claim)) => then(claim),
+            Ok(None) => self.look_again(item),
+            Err(e) => self.short_of("claim", item, &e),
+        }
+    }
+
+    fn look_again(&self, mut item: Item) {
+        let after = AGAIN.saturating_mul(1 << item.looks.min(8)).min(LATEST);
+        item.looks += 1;
+        self.queue.look_again(item, after);
+    }
+
+    /// The system refused something before the task was ours: it waits, and so do we.
+    fn short_of(&self, verb: &str, item: Item, error: &io::Error) {
+        let path = item.folders.inbox.path().join(item.name.as_str());
+        let fault = Fault::io(verb, path, error);
+        self.trouble(&match Errno::from_io_error(error) {
+            Some(Errno::MFILE | Errno::NFILE) => {
+                fault.hint("too many open files: raise `ulimit -n` or lower --jobs")
+            }
+            Some(Errno::NOSPC | Errno::DQUOT) => fault.hint("the disk is full: make room; nothing is lost"),
+            _ => fault,
+        });
+        self.mailbox.forget_handles();
+        self.queue.pause(PAUSE);
+        self.queue.look_again(item, PAUSE);
+    }
+
+    fn take_over(&self, claim: Claim, desk: &mut Desk) {
+        let target = claim.target();
+        if let Err(e) = self.try_take_over(claim, desk) {
+            self.trouble(&Fault::io("take over", target, &e));
+            self.queue.pause(PAUSE);
+        }
+    }
+
+    fn try_take_over(&self, claim: Claim, desk: &mut Desk) -> io::Result<()> {
+        match self.mailbox.look_at_adopted(&claim) {
+            Ok(Adoption::Committed(record)) => {
+                self.wrap_up(&claim, &record, desk);
+                return Ok(());
+            }
+            Ok(Adoption::Unfinished) => {}
+            // Something else has the record's name: it is set aside with the rest below.
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => {}
+            Err(e) => return Err(e),
+        }
+        let agent = &claim.folders.agent;
+        if self.registry.is_human(agent) {
+            // The person's words are in the file; only the renaming has to be done again.
+            return self.mailbox.put_back(claim);
+        }
+        self.mailbox.set_aside_leftovers(&claim)?;
+        let setback = self.mailbox.setbacks(&claim.folders, &claim.name)?;
+        let attempt = setback.attempts + 1;
+        let most = self.registry.limits().interrupted;
+        if setback.interrupted >= most {
+            let fault = Fault::new(
+                Kind::Interrupted,
+                format!("interrupted {} times by a crash", setback.interrupted),
+            )
+            .hint(format!("see what ends orch or the agent, then `orch retry {}`", claim.target()));
+            let record = self.blank_record(&claim, attempt, Status::Failed, Some(fault));
+            self.finish(claim, Finished::without_output(record), desk);
+            return Ok(());
+        }
+        match self.plan(agent, &claim.name, &claim.bytes) {
+            Ok(plan) => match plan.lock_dir() {
+                Ok(DirLock::Busy) => self.mailbox.put_back(claim)?,
+                Ok(_lock) => self.see_through(claim, &plan, attempt, desk),
+                Err(fault) => self.reject(claim, fault, desk),
+            },
+            Err(fault) => self.reject(claim, fault, desk),
+        }
+        Ok(())
+    }
+
+    fn reject(&self, claim: Claim, fault: Fault, desk: &mut Desk) {
+        let record = self.blank_record(&claim, 1, Status::Rejected, Some(fault));
+        self.finish(claim, Finished::without_output(record), desk);
+    }
+
+    /// Runs a claimed task until it has a result, is cancelled, or orch stops.
+    fn see_through(&self, claim: Claim, plan: &Plan, first_attempt: u32, desk: &mut Desk) {
+        let target = claim.target();
+        let mut attempt = first_attempt;
+        let mut retries = 0;
+        loop {
+            (self.listener)(&Notice::Started {
+                target: &target,
+                provider: &plan.setup.provider_name,
+                attempt,
+            });
+            match self.attempt(&claim, plan, attempt, retries, desk) {
+                Ok(Tried::Finished(finished)) => return self.finish(claim, *finished, desk),
+                Ok(Tried::Again { record, after }) => {
+                    if let Some(fault) = &record.error {
+                        (self.listener)(&Notice::Retrying {
+                            target: &target,
+                            after,
+                            fault,
+                        });
+                    }
+                    self.keep(&claim, &record);
+                    attempt += 1;
+                    retries += 1;
+                    if !self.wait_for_retry(&claim, after, desk) {
+                        return self.give_back_or_drop(claim);
+                    }
+                }
+                Ok(Tried::Stopped(record) | Tried::Cancelled(record)) => {
+                    self.keep(&claim, &record);
+                    return self.give_back_or_drop(claim);
+                }
+                Ok(Tried::Abandoned) => return,
+                Err(e) => {
+                    // Nothing was run: the files of the attempt could not be made.
+                    self.trouble(&Fault::io("prepare the output of", &target, &e).hint(
+                        "the task stays where it is and is tried again",
+                    ));
+                    self.queue.pause(PAUSE);
+                    if desk.wake.sleep(PAUSE) == Woken::Stopped || !claim.is_ours().unwrap_or(true) {
+                        return self.give_back_or_drop(claim);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits before another attempt; `false` where there will be none.
+    fn wait_for_retry(&self, claim: &Claim, after: Duration, desk: &Desk) -> bool {
+        let until = std::time::Instant::now() + after;
+        loop {
+            let left = until.saturating_duration_since(std::time::Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            match desk.wake.sleep(left.min(LATEST)) {
+                Woken::Stopped => return false,
+                Woken::Poked | Woken::Elapsed if !claim.is_ours().unwrap_or(true) => return false,
+                Woken::Poked | Woken::Elapsed => {}
+            }
+        }
+    }
+
+    fn keep(&self, claim: &Claim, record: &Record) {
+        if let Err(e) = self.mailbox.keep_attempt(claim, record) {
+            self.trouble(&Fault::io("keep the attempt of", claim.target(), &e));
+        }
+    }
+
+    fn give_back_or_drop(&self, claim: Claim) {
+        let target = claim.target();
+        if !claim.is_ours().unwrap_or(true) {
+            return (self.listener)(&Notice::Cancelled { target: &target });
+        }
+        match self.mailbox.put_back(claim) {
+            Ok(()) => (self.listener)(&Notice::PutBack { target: &target }),
+            Err(e) => self.trouble(&Fault::io("put back", &target, &e)),
+        }
+    }
+
+    /// Commits and retires, however long that takes.
+    pub(super) fn finish(&self, claim: Claim, finished: Finished, desk: &Desk) {
+        let outputs: Vec<&File> = finished.outputs.iter().collect();
+        let next = finished.next.as_ref();
+        let record = &finished.record;
+        let committed = self.persist(&claim, desk, || {
+            self.mailbox.commit(&claim, record, &outputs, next)
+        });
+        match committed {
+            Some(Commit::Done) => self.wrap_up(&claim, record, desk),
+            Some(Commit::Lost) => {
+                self.finish_cancelled(&claim, record);
+                (self.listener)(&Notice::Cancelled {
+                    target: &claim.target(),
+                });
+            }
+            None => {}
+        }
+    }
+
+    /// What is left to do of a committed task.
+    fn wrap_up(&self, claim: &Claim, record: &Record, desk: &Desk) {
+        let retired = self.persist(claim, desk, || {
+            if let Some(agent) = record.next_agent() {
+                self.mailbox.drop_next(claim, &agent)?;
+            }
+            self.mailbox.retire(claim, record.status)
+        });
+        if retired.is_some() {
+            let counter = if record.status.is_success() {
+                &self.succeeded
+            } else {
+                &self.failed
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+            (self.listener)(&Notice::Finished { record });
+        }
+    }
+
+    /// The claim was taken from us. A canceller that died before its last step is helped out.
+    fn finish_cancelled(&self, claim: &Claim, record: &Record) {
+        if claim.is_ours().unwrap_or(false) {
+            let retired = self.mailbox.retire(claim, Status::Cancelled);
+            if let Err(e) = retired {
+                self.trouble(&Fault::io("retire", claim.target(), &e));
+            }
+            return;
+        }
+        let has_own_record = claim
+            .folders
+            .artifacts
+            .has(&crate::mailbox::file_name(&claim.name, crate::mailbox::RECORD))
+            .unwrap_or(true);
+        if !has_own_record {
+            self.keep(claim, record);
+        }
+    }
+
+    /// Tries until it succeeds; `None` where orch was stopped first.
+    pub(super) fn persist<T>(
+        &self,
+        claim: &Claim,
+        desk: &Desk,
+        mut step: impl FnMut() -> io::Result<T>,
+    ) -> Option<T> {
+        loop {
+            let error = match step() {
+                Ok(done) => return Some(done),
+                Err(e) => e,
+            };
+            let fault = Fault::io("commit", claim.target(), &error)
+                .hint("the result is kept and the commit is tried again; nothing new is started meanwhile");
+            self.trouble(&fault);
+            self.mailbox.forget_handles();
+            self.queue.pause(PAUSE * 2);
+            if desk.wake.sleep(PAUSE) == Woken::Stopped {
+                return match step() {
+                    Ok(done) => Some(done),
+                    Err(e) => {
+                        self.trouble(
+                            &Fault::io("commit", claim.target(), &e)
+                                .hint("its output is in artifacts/; the task will be run again"),
+                        );
+                        None
+                    }
+                };
+            }
+        }
+    }
+}
+
+/// Whether the folder that a task works in is free.
+pub(super) enum DirLock {
+    /// The task names no folder of its own.
+    NotNeeded,
+    /// It is ours while this lives.
+    Held(#[expect(dead_code, reason = "held for its drop")] Locked),
+    /// Another task works there.
+    Busy,
+}
+
+impl Finished {
+    pub(super) fn without_output(record: Record) -> Finished {
+        Finished {
+            record,
+            outputs: Vec::new(),
+            next: None,
+        }
+    }
+}
+
+/// Tells the queue that a worker is free again, whatever happened.
+struct Done<'a>(&'a Queue);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.done();
+    }
+}

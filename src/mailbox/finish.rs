@@ -1,0 +1,402 @@
+//! COMMIT and RETIRE, and what becomes of attempts that were not committed.
+//!
+//! Every operation here can be repeated after it failed half-way: that is how a full disk is
+//! waited out, and how recovery finishes what a dead owner began.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use super::{AgentBox, CLAIMED, Claim, FAILED, Mailbox, TASK, aside_name, file_name, first_free};
+use crate::disk::{COMMIT, Point, at};
+use crate::mailbox::claim::Adoption;
+use crate::record::{Record, Status};
+use crate::safety::Dir;
+use crate::task::{AgentName, TaskName};
+
+/// The live output of a provider that prints text.
+pub const OUT: &str = ".out";
+/// The live output of a provider that prints JSON.
+pub const RAW: &str = ".raw";
+/// What a provider wrote to stderr.
+pub const ERR: &str = ".err";
+/// What was sent, where it is more than the task's own text.
+pub const PROMPT: &str = ".prompt";
+/// The result record.
+pub const RECORD: &str = ".json";
+/// The next task of a chain, before it is dropped.
+pub const NEXT: &str = ".next";
+
+/// A file of an agent's that had the name of a record.
+const FOREIGN: &str = ".json.foreign";
+
+/// What is set aside together, the record last: while it is there, the rest is known to belong to
+/// a task that was committed.
+const RESULTS: [&str; 5] = [OUT, RAW, ERR, PROMPT, RECORD];
+
+/// A committed record is at most this large: 8 KiB of output, escaped, and its surroundings.
+const MAX_RECORD_BYTES: u64 = 4 << 20;
+
+/// Whether a commit took effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Commit {
+    /// The record stands, and it is ours.
+    Done,
+    /// The claim was taken from us (cancelled, replaced): the result is not committed.
+    Lost,
+}
+
+/// Whether a claim reached `processed/`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retired {
+    /// It did.
+    Done,
+    /// Somebody removed it first.
+    Gone,
+}
+
+/// The files of one attempt, made when it starts.
+#[derive(Debug)]
+pub struct Attempt {
+    /// Where stdout goes.
+    pub output: File,
+    /// Its suffix: [`OUT`] or [`RAW`].
+    pub suffix: &'static str,
+}
+
+/// How often a task has been tried without a result.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Setback {
+    /// Attempts that a crash ended.
+    pub interrupted: u32,
+    /// All attempts that were not committed.
+    pub attempts: u32,
+}
+
+/// The next task of a chain.
+#[derive(Debug, Clone)]
+pub struct Next {
+    /// Whose inbox.
+    pub agent: AgentName,
+    /// The whole text.
+    pub text: String,
+}
+
+impl Mailbox {
+    /// Makes the output file of an attempt: its existence is the record that there was one.
+    pub fn begin(&self, claim: &Claim, suffix: &'static str) -> io::Result<Attempt> {
+        let folders = &claim.folders;
+        let name = file_name(&claim.name, suffix);
+        at(Point::RunCreate)?;
+        let output = match folders.artifacts.create_new(&name) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                self.set_aside(folders, &claim.name)?;
+                folders.artifacts.create_new(&name)?
+            }
+            other => other?,
+        };
+        Ok(Attempt { output, suffix })
+    }
+
+    /// Moves the results of this name to `NAME~k.*`, and gives `k`.
+    pub fn set_aside(&self, folders: &AgentBox, name: &TaskName) -> io::Result<u32> {
+        let dir = &folders.artifacts;
+        at(Point::RunAside)?;
+        let k = first_free(|k| {
+            for suffix in RESULTS {
+                if dir.has(&aside_name(name, k, suffix))? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })?;
+        for suffix in RESULTS {
+            let from = file_name(name, suffix);
+            ignore_missing(dir.rename_new(&from, dir, &aside_name(name, k, suffix)))?;
+        }
+        // Never dropped, and made again by the next attempt.
+        ignore_missing(dir.remove(&file_name(name, NEXT)))?;
+        Ok(k)
+    }
+
+    /// Sets aside what a dead owner's attempt left, if there was one.
+    pub fn set_aside_leftovers(&self, claim: &Claim) -> io::Result<()> {
+        for suffix in RESULTS {
+            if claim.folders.artifacts.has(&file_name(&claim.name, suffix))? {
+                self.set_aside(&claim.folders, &claim.name)?;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps an attempt that does not count as `NAME~k.*`, with a record of how it ended.
+    pub fn keep_attempt(&self, claim: &Claim, record: &Record) -> io::Result<()> {
+        let k = self.set_aside(&claim.folders, &claim.name)?;
+        let record = Record {
+            uncommitted: true,
+            ..record.clone()
+        };
+        self.publish_record(
+            &claim.folders.artifacts,
+            &claim.name,
+            &aside_name(&claim.name, k, RECORD),
+            &to_bytes(&record),
+        )
+    }
+
+    /// How often this task has been tried since the last committed result of its name.
+    pub fn setbacks(&self, folders: &AgentBox, name: &TaskName) -> io::Result<Setback> {
+        let dir = &folders.artifacts;
+        let taken = |k: u32| -> io::Result<bool> {
+            Ok(dir.has(&aside_name(name, k, OUT))?
+                || dir.has(&aside_name(name, k, RAW))?
+                || dir.has(&aside_name(name, k, RECORD))?)
+        };
+        let mut found = Setback::default();
+        let mut k = first_free(taken)? - 1;
+        while k > 0 {
+            match read_record(dir, &aside_name(name, k, RECORD))? {
+                None => found.interrupted += 1,
+                Some(record) if record.uncommitted => {}
+                Some(_) => break,
+            }
+            found.attempts += 1;
+            k -= 1;
+        }
+        Ok(found)
+    }
+
+    /// Whether a claim that was adopted had been committed.
+    pub fn look_at_adopted(&self, claim: &Claim) -> io::Result<Adoption> {
+        at(Point::AdoptLook)?;
+        let name = file_name(&claim.name, RECORD);
+        Ok(match read_record(&claim.folders.artifacts, &name)? {
+            Some(record) => Adoption::Committed(Box::new(record)),
+            None => Adoption::Unfinished,
+        })
+    }
+
+    /// COMMIT: the output is made durable, then the record appears.
+    ///
+    /// May be called again after an error, with the same record.
+    pub fn commit(
+        &self,
+        claim: &Claim,
+        record: &Record,
+        outputs: &[&File],
+        next: Option<&Next>,
+    ) -> io::Result<Commit> {
+        let dir = &claim.folders.artifacts;
+        for output in outputs {
+            self.disk.sync_file(Point::CommitSyncOutput, output)?;
+        }
+        if let Some(next) = next {
+            self.write_next(claim, next)?;
+        }
+        if !claim.is_ours()? {
+            return Ok(Commit::Lost);
+        }
+        let bytes = to_bytes(record);
+        let name = file_name(&claim.name, RECORD);
+        match self.publish_record(dir, &claim.name, &name, &bytes) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                self.already_committed(claim, &name, &bytes)
+            }
+            other => other.map(|()| Commit::Done),
+        }
+    }
+
+    fn publish_record(
+        &self,
+        dir: &Dir,
+        task: &TaskName,
+        name: &str,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        self.disk
+            .publish(&COMMIT, dir, &format!(".{task}.json"), dir, name, bytes)
+    }
+
+    /// A record stands there: ours, from a try that failed after it; a canceller's; or a file that
+    /// the agent itself wrote under this name, which is none and is moved out of the way.
+    fn already_committed(&self, claim: &Claim, name: &str, bytes: &[u8]) -> io::Result<Commit> {
+        let dir = &claim.folders.artifacts;
+        let mut there = Vec::new();
+        dir.open(name)?
+            .take(MAX_RECORD_BYTES)
+            .read_to_end(&mut there)?;
+        if there == bytes {
+            self.disk.sync_dir(Point::CommitSyncFolder, dir)?;
+            return Ok(Commit::Done);
+        }
+        let record = serde_json::from_slice::<Record>(&there);
+        if record.is_ok_and(|record| record.status == Status::Cancelled) {
+            return Ok(Commit::Lost);
+        }
+        let k = first_free(|k| dir.has(&aside_name(&claim.name, k, FOREIGN)))?;
+        dir.rename_new(name, dir, &aside_name(&claim.name, k, FOREIGN))?;
+        self.publish_record(dir, &claim.name, name, bytes)?;
+        Ok(Commit::Done)
+    }
+
+    fn write_next(&self, claim: &Claim, next: &Next) -> io::Result<()> {
+        use std::io::Write;
+        let dir = &claim.folders.artifacts;
+        let temp = format!(".{}.next", claim.name);
+        at(Point::CommitNext)?;
+        ignore_missing(dir.remove(&temp))?;
+        let mut file = dir.create_new(&temp)?;
+        file.write_all(next.text.as_bytes())?;
+        self.disk.sync_file(Point::CommitNext, &file)?;
+        dir.rename_over(&temp, &file_name(&claim.name, NEXT))
+    }
+
+    /// Drops the next task of a committed one into its inbox, unless that was done already.
+    pub fn drop_next(&self, claim: &Claim, agent: &AgentName) -> io::Result<()> {
+        let from = &claim.folders.artifacts;
+        let next = file_name(&claim.name, NEXT);
+        if !from.has(&next)? {
+            return Ok(());
+        }
+        let to = self.agent(agent)?;
+        let mut name = file_name(&claim.name, TASK);
+        let mut k = 1;
+        at(Point::CommitDrop)?;
+        loop {
+            match from.rename_new(&next, &to.inbox, &name) {
+                // A task of that name waits there already: ours gets a number.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    k += 1;
+                    name = format!("{}.{k}{TASK}", shortened(&claim.name));
+                }
+                other => break other?,
+            }
+        }
+        self.disk.sync_dir(Point::CommitSyncDrop, &to.inbox)
+    }
+
+    /// RETIRE: the claim moves to `processed/`. May be called again after an error.
+    pub fn retire(&self, claim: &Claim, status: Status) -> io::Result<Retired> {
+        let (inbox, processed) = (&claim.folders.inbox, &claim.folders.processed);
+        let claimed = file_name(&claim.name, CLAIMED);
+        let done = file_name(&claim.name, if status.is_success() { TASK } else { FAILED });
+        if !claim.is_ours()? {
+            let there = processed.find(&done)?;
+            return Ok(match there {
+                Some(meta) if meta.id == claim.id => Retired::Done,
+                _ => Retired::Gone,
+            });
+        }
+        if claim.earlier {
+            set_aside_processed(processed, &claim.name)?;
+        }
+        at(Point::RetireRename)?;
+        match inbox.rename_new(&claimed, processed, &done) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                set_aside_processed(processed, &claim.name)?;
+                inbox.rename_new(&claimed, processed, &done)?;
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Retired::Gone),
+            other => other?,
+        }
+        self.disk.sync_dir(Point::RetireSyncProcessed, processed)?;
+        self.disk.sync_dir(Point::RetireSyncInbox, inbox)?;
+        at(Point::RetireUnlock)?;
+        Ok(Retired::Done)
+    }
+
+    /// Cancels a task that a living worker holds: the record first, then the claim goes away. The
+    /// worker finds that out, and ends the agent.
+    pub fn cancel_running(
+        &self,
+        folders: &AgentBox,
+        name: &TaskName,
+        record: &Record,
+    ) -> io::Result<Commit> {
+        let claimed = file_name(name, CLAIMED);
+        let published = self.publish_record(
+            &folders.artifacts,
+            name,
+            &file_name(name, RECORD),
+            &to_bytes(record),
+        );
+        match published {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(Commit::Lost),
+            other => other?,
+        }
+        let (inbox, processed) = (&folders.inbox, &folders.processed);
+        set_aside_processed(processed, name)?;
+        // The owner may have seen the record first, and retired the claim itself.
+        ignore_missing(inbox.rename_new(&claimed, processed, &file_name(name, FAILED)))?;
+        self.disk.sync_dir(Point::RetireSyncProcessed, processed)?;
+        self.disk.sync_dir(Point::RetireSyncInbox, inbox)?;
+        Ok(Commit::Done)
+    }
+
+    /// Gives a claim back unfinished. Where its name is taken again, it stays as it is: a claim
+    /// without an owner, which the next watcher adopts.
+    pub fn put_back(&self, claim: Claim) -> io::Result<()> {
+        if !claim.is_ours()? {
+            return Ok(());
+        }
+        let inbox = &claim.folders.inbox;
+        at(Point::PutBack)?;
+        let (from, to) = (file_name(&claim.name, CLAIMED), file_name(&claim.name, TASK));
+        match inbox.rename_new(&from, inbox, &to) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// The record of this name, or `None` where there is none.
+pub fn read_record(dir: &Dir, name: &str) -> io::Result<Option<Record>> {
+    let file = match dir.open(name) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes)?;
+    serde_json::from_slice(&bytes).map(Some).map_err(|e| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("`{}` is not a result record: {e}", dir.path().join(name).display()),
+        )
+    })
+}
+
+pub(super) fn has_result(folders: &AgentBox, name: &TaskName) -> io::Result<bool> {
+    folders.artifacts.has(&file_name(name, RECORD))
+}
+
+fn set_aside_processed(processed: &Dir, name: &TaskName) -> io::Result<()> {
+    let k = first_free(|k| {
+        Ok(processed.has(&aside_name(name, k, TASK))?
+            || processed.has(&aside_name(name, k, FAILED))?)
+    })?;
+    for suffix in [TASK, FAILED] {
+        let from = file_name(name, suffix);
+        ignore_missing(processed.rename_new(&from, processed, &aside_name(name, k, suffix)))?;
+    }
+    Ok(())
+}
+
+/// Leaves room for a number behind the name.
+fn shortened(name: &TaskName) -> &str {
+    let text = name.as_str();
+    &text[..text.len().min(190)]
+}
+
+fn to_bytes(record: &Record) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec_pretty(record).expect("a record has string keys only");
+    bytes.push(b'\n');
+    bytes
+}
+
+fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,409 @@
+//! What the user wrote in `specs/`: settings, providers and agents, read again when they change.
+//!
+//! Files here belong to the user, who may edit them at any time, also as links to elsewhere. A file
+//! that stops being valid while orch runs does not stop it: the last good settings stay in force,
+//! and the fault is reported. An agent's file that is not valid rejects that agent's tasks.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::agent::{self, Agent};
+use crate::error::{Fault, Kind, Result};
+use crate::process::resolve_program;
+use crate::provider::{self, Provider, UserProviders};
+use crate::settings::{self, Limits, Settings};
+use crate::suggest::suggest;
+use crate::task::AgentName;
+
+/// No file of `specs/` is read beyond this.
+const MAX_SPEC_BYTES: u64 = 256 << 10;
+/// Variables that every agent gets, where they are set.
+const BASE_ENV: [&str; 6] = ["HOME", "LANG", "TERM", "USER", "TMPDIR", "LOGNAME"];
+
+/// Everything that is known of how an agent's tasks are run.
+#[derive(Debug)]
+pub struct Setup {
+    /// What the agent's file says; empty for a provider's own inbox.
+    pub agent: Agent,
+    /// The provider's name.
+    pub provider_name: String,
+    /// The provider.
+    pub provider: Provider,
+    /// The environment, whole but for the markers.
+    pub env: Vec<(OsString, OsString)>,
+    /// Where programs are looked for.
+    pub path: String,
+}
+
+/// The specs of one root.
+#[derive(Debug)]
+pub struct Registry {
+    root: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    settings: Arc<Settings>,
+    providers: Arc<UserProviders>,
+    stamps: [Stamp; 2],
+    agents: HashMap<AgentName, Known>,
+    setups: HashMap<(AgentName, Option<String>), Arc<Setup>>,
+    programs: HashMap<(String, String), PathBuf>,
+}
+
+#[derive(Debug)]
+struct Known {
+    stamp: Stamp,
+    agent: Option<Result<Arc<Agent>>>,
+    checked: bool,
+}
+
+/// By what a change of a file shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Stamp(Option<(u64, u64, i64, i64, u64)>);
+
+impl Stamp {
+    fn of(path: &Path) -> Stamp {
+        let meta = std::fs::metadata(path).ok();
+        Stamp(meta.map(|m| (m.dev(), m.ino(), m.ctime(), m.ctime_nsec(), m.size())))
+    }
+}
+
+impl Registry {
+    /// Reads the specs of a root.
+    pub fn load(root: &Path) -> Result<Registry> {
+        let state = State::read(root)?;
+        Ok(Registry {
+            root: root.to_path_buf(),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Looks whether anything changed. Settings that are not valid any more are reported, and the
+    /// last good ones stay.
+    pub fn refresh(&self, report: &dyn Fn(&Fault)) {
+        let mut state = self.lock();
+        for known in state.agents.values_mut() {
+            known.checked = false;
+        }
+        if state.stamps == stamps(&self.root) {
+            return;
+        }
+        match State::read(&self.root) {
+            Ok(new) => *state = new,
+            Err(fault) => {
+                state.stamps = stamps(&self.root);
+                drop(state);
+                report(&fault.hint("the settings from before stay in force"));
+            }
+        }
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub fn settings(&self) -> Arc<Settings> {
+        self.lock().settings.clone()
+    }
+
+    /// The limits in force.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.lock().settings.limits.clone()
+    }
+
+    /// The user's own providers.
+    #[must_use]
+    pub fn providers(&self) -> Arc<UserProviders> {
+        self.lock().providers.clone()
+    }
+
+    /// Whether a person does this agent's work.
+    #[must_use]
+    pub fn is_human(&self, agent: &AgentName) -> bool {
+        agent.as_str() == "human"
+            || self
+                .setup(agent, None)
+                .is_ok_and(|setup| matches!(setup.provider, Provider::Human))
+    }
+
+    /// Fails where there is no such agent.
+    pub fn knows(&self, agent: &AgentName) -> Result<()> {
+        if agent.as_str() == "human" {
+            return Ok(());
+        }
+        self.setup(agent, None).map(|_| ())
+    }
+
+    /// How an agent's tasks are run, with another provider where the task names one.
+    pub fn setup(&self, agent: &AgentName, provider: Option<&str>) -> Result<Arc<Setup>> {
+        let mut state = self.lock();
+        let key = (agent.clone(), provider.map(str::to_owned));
+        let fresh = state.refresh_agent(&self.root, agent);
+        if fresh && let Some(setup) = state.setups.get(&key) {
+            return Ok(setup.clone());
+        }
+        let setup = Arc::new(state.assemble(&self.root, agent, provider)?);
+        state.setups.insert(key, setup.clone());
+        Ok(setup)
+    }
+
+    /// The absolute path of a program, looked up once.
+    pub fn program(&self, name: &str, path: &str) -> Result<PathBuf> {
+        let key = (name.to_owned(), path.to_owned());
+        if let Some(found) = self.lock().programs.get(&key) {
+            return Ok(found.clone());
+        }
+        let found = resolve_program(name, path, &self.root)?;
+        self.lock().programs.insert(key, found.clone());
+        Ok(found)
+    }
+
+    /// Forgets where a program was: it could not be started from there.
+    pub fn forget_programs(&self) {
+        self.lock().programs.clear();
+    }
+
+    /// Every agent that has a file, with what is wrong with it.
+    pub fn all_agents(&self) -> Vec<(String, Result<()>)> {
+        let mut names: Vec<String> = walkdir::WalkDir::new(self.root.join("specs/agents"))
+            .max_depth(1)
+            .follow_links(true)
+            .into_iter()
+            .filter_map(std::result::Result::ok)
+            .filter(|entry| entry.file_type().is_file())
+            .filter_map(|entry| entry.file_name().to_str().map(str::to_owned))
+            .filter_map(|name| name.strip_suffix(".md").map(str::to_owned))
+            .collect();
+        names.sort_unstable();
+        let check = |name: &String| {
+            let agent = AgentName::parse(name)?;
+            self.setup(&agent, None).map(|_| ())
+        };
+        names
+            .into_iter()
+            .map(|name| {
+                let checked = check(&name);
+                (name, checked)
+            })
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change is a whole value put in place, so a panic elsewhere has not spoilt it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn read(root: &Path) -> Result<State> {
+        let before = stamps(root);
+        let settings = Settings::parse(&read(&root.join(settings::FILE))?.unwrap_or_default())?;
+        let providers = match read(&root.join(provider::FILE))? {
+            Some(text) => provider::parse(&text)?,
+            None => UserProviders::new(),
+        };
+        Ok(State {
+            settings: Arc::new(settings),
+            providers: Arc::new(providers),
+            stamps: before,
+            agents: HashMap::new(),
+            setups: HashMap::new(),
+            programs: HashMap::new(),
+        })
+    }
+
+    /// Reads an agent's file where it changed; gives whether what was known still holds.
+    fn refresh_agent(&mut self, root: &Path, agent: &AgentName) -> bool {
+        let path = root.join("specs/agents").join(format!("{agent}.md"));
+        if let Some(known) = self.agents.get_mut(agent) {
+            if known.checked {
+                return true;
+            }
+            if known.stamp == Stamp::of(&path) {
+                known.checked = true;
+                return true;
+            }
+        }
+        let known = Known {
+            stamp: Stamp::of(&path),
+            agent: read_agent(&path, agent).transpose(),
+            checked: true,
+        };
+        self.agents.insert(agent.clone(), known);
+        self.setups.retain(|(name, _), _| name != agent);
+        false
+    }
+
+    fn assemble(&self, root: &Path, agent: &AgentName, provider: Option<&str>) -> Result<Setup> {
+        let known = self.agents.get(agent).and_then(|known| known.agent.clone());
+        let file = known.transpose()?;
+        let name = match (provider, &file) {
+            (Some(provider), _) => self.allowed_in_task(agent, provider)?,
+            (None, Some(file)) => file
+                .provider
+                .clone()
+                .or_else(|| self.settings.provider.clone())
+                .ok_or_else(|| no_provider(agent))?,
+            (None, None) => self.provider_inbox(root, agent)?,
+        };
+        let provider = provider::lookup(&name, &self.providers)?;
+        let agent = file.map(|file| (*file).clone()).unwrap_or_default();
+        let path = self.path(root);
+        Ok(Setup {
+            env: self.environment(root, &agent, &provider, &path),
+            agent,
+            provider_name: name,
+            provider,
+            path,
+        })
+    }
+
+    /// A task file may choose between agents' programs, but may not bring its own shell.
+    fn allowed_in_task(&self, agent: &AgentName, provider: &str) -> Result<String> {
+        if matches!(provider, "bash" | "shell") {
+            return Err(Fault::new(
+                Kind::InvalidTask,
+                format!("a task may not choose the provider `{provider}`"),
+            )
+            .hint(format!("write `provider: {provider}` in specs/agents/{agent}.md instead")));
+        }
+        Ok(provider.to_owned())
+    }
+
+    /// Without a file of its own, an inbox is a provider's.
+    fn provider_inbox(&self, root: &Path, agent: &AgentName) -> Result<String> {
+        let name = agent.as_str();
+        let is_provider = provider::lookup(name, &self.providers).is_ok();
+        if is_provider && name != "bash" {
+            return Ok(name.to_owned());
+        }
+        let others = agent_files(root);
+        let close = suggest(name, others.iter().map(String::as_str));
+        let hint = match close {
+            Some(close) => format!("did you mean `{close}`? otherwise write specs/agents/{agent}.md, with `provider: NAME` between two lines `---` and the system prompt below"),
+            None => format!("write specs/agents/{agent}.md, with `provider: NAME` between two lines `---` and the system prompt below"),
+        };
+        Err(Fault::new(Kind::UnknownAgent, format!("unknown agent `{agent}`")).hint(hint))
+    }
+
+    fn path(&self, root: &Path) -> String {
+        let own = self.settings.path.iter().map(|dir| {
+            expand_home(dir)
+                .map_or_else(|| root.join(dir), PathBuf::from)
+                .display()
+                .to_string()
+        });
+        let inherited = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_owned());
+        own.chain([inherited]).collect::<Vec<_>>().join(":")
+    }
+
+    fn environment(
+        &self,
+        root: &Path,
+        agent: &Agent,
+        provider: &Provider,
+        path: &str,
+    ) -> Vec<(OsString, OsString)> {
+        let mut env: BTreeMap<OsString, OsString> = BTreeMap::new();
+        let mut pass = |name: &str| {
+            if let Some(value) = std::env::var_os(name) {
+                env.insert(name.into(), value);
+            }
+        };
+        BASE_ENV.iter().for_each(|name| pass(name));
+        std::env::vars_os()
+            .filter_map(|(name, _)| name.into_string().ok())
+            .filter(|name| name.starts_with("LC_"))
+            .for_each(|name| pass(&name));
+        self.settings.pass_env.iter().for_each(|name| pass(name));
+        agent.pass_env.iter().for_each(|name| pass(name));
+        if let Provider::Process(config) = provider {
+            config.env.iter().for_each(|name| pass(name));
+        }
+        for (name, value) in &agent.env {
+            env.insert(name.into(), value.into());
+        }
+        env.insert("PATH".into(), path.into());
+        env.insert("ORCH_ROOT".into(), root.into());
+        env.into_iter().collect()
+    }
+}
+
+fn no_provider(agent: &AgentName) -> Fault {
+    Fault::new(
+        Kind::UnknownProvider,
+        format!("agent `{agent}` has no provider"),
+    )
+    .hint(format!(
+        "write `provider: NAME` in specs/agents/{agent}.md, or for all agents in {}",
+        settings::FILE
+    ))
+}
+
+/// The absolute form of a path that starts with `~/`, or of one that is absolute already.
+#[must_use]
+pub fn expand_home(path: &str) -> Option<String> {
+    if path.starts_with('/') {
+        return Some(path.to_owned());
+    }
+    let rest = path.strip_prefix('~')?;
+    if !(rest.is_empty() || rest.starts_with('/')) {
+        return None;
+    }
+    Some(format!("{}{rest}", std::env::var("HOME").ok()?))
+}
+
+fn stamps(root: &Path) -> [Stamp; 2] {
+    [settings::FILE, provider::FILE].map(|file| Stamp::of(&root.join(file)))
+}
+
+fn agent_files(root: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(root.join("specs/agents")) else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(io::Result::ok)
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter_map(|name| name.strip_suffix(".md").map(str::to_owned))
+        .collect()
+}
+
+fn read_agent(path: &Path, name: &AgentName) -> Result<Option<Arc<Agent>>> {
+    let Some(text) = read(path)? else {
+        return Ok(None);
+    };
+    let (agent, notes) = agent::parse(name, &text)?;
+    for note in notes {
+        tracing::info!(agent = name.as_str(), "{note}");
+    }
+    Ok(Some(Arc::new(agent)))
+}
+
+/// A file's text, or `None` where there is no such file.
+fn read(path: &Path) -> Result<Option<String>> {
+    let file = match std::fs::File::open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(|e| Fault::io("open", path, &e))?,
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_SPEC_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| Fault::io("read", path, &e))?;
+    if bytes.len() as u64 > MAX_SPEC_BYTES {
+        return Err(Fault::new(
+            Kind::InvalidSettings,
+            format!("`{}` is larger than 256 KiB", path.display()),
+        ));
+    }
+    String::from_utf8(bytes).map(Some).map_err(|e| {
+        Fault::new(
+            Kind::InvalidSettings,
+            format!("`{}` is not UTF-8: byte {}", path.display(), e.utf8_error().valid_up_to()),
+        )
+    })
+}
