@@ -1,3 +1,8 @@
 //! orch: a filesystem-native mailbox runner for command-line agents.
 
+pub mod access;
 pub mod error;
+pub mod record;
+pub mod suggest;
+pub mod units;
+pub mod yaml;
