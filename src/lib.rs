@@ -4,5 +4,6 @@ pub mod access;
 pub mod error;
 pub mod record;
 pub mod suggest;
+pub mod task;
 pub mod units;
 pub mod yaml;
