@@ -3,6 +3,7 @@
 pub mod access;
 pub mod agent;
 pub mod error;
+pub mod provider;
 pub mod record;
 pub mod settings;
 pub mod suggest;
