@@ -1,7 +1,7 @@
 //! YAML text in, typed values out, every fault with its line and column.
 //!
 //! The only module that touches `serde_yaml`, whose silent gaps are closed here: each text is first
-//! walked by [`check`], and only what that walk accepts is given to the type that is asked for. It
+//! walked by `check`, and only what that walk accepts is given to the type that is asked for. It
 //! never reads a file and never guesses what a doubtful text may mean.
 
 mod check;
@@ -70,7 +70,7 @@ impl YamlFault {
     }
 }
 
-/// A message for `serde::de::Error::custom` whose hint arrives in [`YamlFault::hint`].
+/// A message for `serde::de::Error::custom` whose hint arrives in the fault.
 #[must_use]
 pub fn hinted(message: &str, hint: Option<&str>) -> String {
     match hint {
@@ -82,7 +82,7 @@ pub fn hinted(message: &str, hint: Option<&str>) -> String {
 /// Reads one YAML document. An empty document reads as an empty map.
 ///
 /// # Errors
-/// Says what is wrong and where: bad syntax, what [`check`] refuses, or what `T` does not take.
+/// Says what is wrong and where: bad syntax, what `check` refuses, or what `T` does not take.
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlFault> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = match check::check(text)? {
@@ -223,7 +223,6 @@ fn unknown_word(message: &str, line: usize, column: usize) -> Option<YamlFault> 
         .find_map(|(mark, what)| Some((message.find(mark)?, *mark, *what)))?;
     let (word, expected) = message[start + mark.len()..].split_once('`')?;
     let path = message[..start].trim_end_matches(": ");
-    let path = path.trim_end_matches(word).trim_end_matches('.');
     let place = match path {
         "" => String::new(),
         path => format!(" in `{path}`"),

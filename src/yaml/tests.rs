@@ -142,6 +142,13 @@ fn unknown_words_come_with_path_place_and_suggestion() {
 }
 
 #[test]
+fn the_path_of_an_unknown_key_is_whole() {
+    type Nested = BTreeMap<String, BTreeMap<String, Inner>>;
+    let fault = from_str::<Nested>("top: {data: {a: 1}}").unwrap_err();
+    assert_eq!(fault.message, "unknown key `a` in `top.data`");
+}
+
+#[test]
 fn a_wrong_type_says_where() {
     let fault = from_str::<Outer>("name: x\ninner:\n  - timeout: soon").unwrap_err();
     assert_eq!((fault.line, fault.column), (3, 14));
