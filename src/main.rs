@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! Parse, run, print one error, exit.
 
 use std::process::ExitCode;
@@ -29,3 +30,6 @@ fn main() -> ExitCode {
         }
     }
 }
+=======
+fn main() {}
+>>>>>>> pure

@@ -1,0 +1,79 @@
+//! "Did you mean": the nearest known word to one that is not known.
+//!
+//! Pure arithmetic on two words; it never decides anything, it only words a hint.
+
+/// The candidate nearest to `word`, if it is near enough to be a slip of the finger.
+#[must_use]
+pub fn suggest<'a, I>(word: &str, candidates: I) -> Option<&'a str>
+where
+    I: IntoIterator<Item = &'a str>,
+{
+    let limit = (word.chars().count().max(3) / 3).min(3);
+    candidates
+        .into_iter()
+        .filter(|candidate| *candidate != word)
+        .map(|candidate| (distance(word, candidate), candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// The hint for an unknown word: the nearest one, or the whole list.
+#[must_use]
+pub fn hint(word: &str, candidates: &[&str]) -> Option<String> {
+    if let Some(near) = suggest(word, candidates.iter().copied()) {
+        return Some(format!("did you mean `{near}`?"));
+    }
+    (!candidates.is_empty()).then(|| format!("known here: `{}`", candidates.join("`, `")))
+}
+
+/// Edit distance where a swap of two neighbours counts as one edit; case does not count.
+fn distance(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.chars().take(64).flat_map(char::to_lowercase).collect();
+    let b: Vec<char> = b.chars().take(64).flat_map(char::to_lowercase).collect();
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let same = usize::from(a[i - 1] != b[j - 1]);
+            let mut best = (last[j] + 1).min(row[j - 1] + 1).min(last[j - 1] + same);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(before[j - 2] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_offered_and_a_far_one_is_not() {
+        let words = ["model", "timeout", "provider", "then"];
+        let table = [
+            ("modle", Some("model")),
+            ("tiemout", Some("timeout")),
+            ("Provider", Some("provider")),
+            ("the", Some("then")),
+            ("colour", None),
+            ("", None),
+        ];
+        for (word, expected) in table {
+            assert_eq!(suggest(word, words), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn the_hint_lists_what_is_known_when_nothing_is_near() {
+        assert_eq!(
+            hint("xyz", &["read", "edit"]).as_deref(),
+            Some("known here: `read`, `edit`")
+        );
+        assert_eq!(hint("xyz", &[]), None);
+    }
+}
