@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! Parse, run, print one error, exit.
 
 use std::process::ExitCode;
@@ -30,6 +29,3 @@ fn main() -> ExitCode {
         }
     }
 }
-=======
-fn main() {}
->>>>>>> pure

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Fault, exit};
+use crate::task::AgentName;
 
 /// How much of the answer a record carries.
 pub const EXCERPT_BYTES: usize = 8 * 1024;
@@ -145,6 +146,50 @@ pub struct Record {
     /// The provider's session, to go on from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
+    /// Where the answer went: `agent/NAME`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Whether this attempt is only kept, and the task was not committed with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncommitted: bool,
+}
+
+impl Record {
+    /// A record with nothing in it but whose it is and how it ended.
+    #[must_use]
+    pub fn new(agent: &str, task: &str, attempt: u32, status: Status) -> Record {
+        Record {
+            task: task.to_owned(),
+            agent: agent.to_owned(),
+            run: None,
+            step: None,
+            provider: String::new(),
+            command: None,
+            cwd: None,
+            status,
+            exit_code: None,
+            signal: None,
+            attempt,
+            start_time: String::new(),
+            end_time: String::new(),
+            duration: 0.0,
+            output: String::new(),
+            truncated: false,
+            error: None,
+            files: Vec::new(),
+            usage: None,
+            session_id: None,
+            next: None,
+            uncommitted: false,
+        }
+    }
+
+    /// The agent that the answer goes to.
+    #[must_use]
+    pub fn next_agent(&self) -> Option<AgentName> {
+        let (agent, _) = self.next.as_deref()?.split_once('/')?;
+        AgentName::parse(agent).ok()
+    }
 }
 
 /// The first 8 KiB of an answer as text, cut between characters, and whether something was cut.

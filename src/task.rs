@@ -39,6 +39,14 @@ impl TaskName {
     /// # Errors
     /// [`Kind::InvalidTask`], with the rule that is broken.
     pub fn parse(name: &str) -> Result<Self, Fault> {
+        TaskName::check(name).map(|()| TaskName(name.to_owned()))
+    }
+
+    /// Checks a name without keeping it.
+    ///
+    /// # Errors
+    /// As [`TaskName::parse`].
+    pub fn check(name: &str) -> Result<(), Fault> {
         let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
         let broken = if name.is_empty() {
             Some("it is empty")
@@ -52,7 +60,7 @@ impl TaskName {
             None
         };
         match broken {
-            None => Ok(TaskName(name.to_owned())),
+            None => Ok(()),
             Some(why) => Err(bad_name("a task", name, why).hint("rename it, for example `fix-1`")),
         }
     }
@@ -172,6 +180,12 @@ pub fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Age
     deserializer.deserialize_any(Names)
 }
 
+fn maybe_one_or_many<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<AgentName>>, D::Error> {
+    one_or_many(deserializer).map(Some)
+}
+
 /// The front matter of a task. Every key may be missing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -195,10 +209,11 @@ pub struct Header {
     /// The name of the directory to work in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dir: Option<String>,
-    /// The agents that get request and answer when this is done.
-    #[serde(default, deserialize_with = "one_or_many")]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub then: Vec<AgentName>,
+    /// The agents that get request and answer when this is done, one after the other; an empty list
+    /// is none, whatever the agent's own file says.
+    #[serde(default, deserialize_with = "maybe_one_or_many")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub then: Option<Vec<AgentName>>,
     /// Wall-clock limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Time>,

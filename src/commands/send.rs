@@ -117,7 +117,7 @@ fn context(pairs: &[String]) -> Result<Map<String, Value>> {
 fn submit(mailbox: &Mailbox, agent: &AgentName, name: Option<&str>, text: &str) -> Result<TaskName> {
     let (name, chosen) = match name {
         Some(name) => (TaskName::parse(name).map_err(usage)?, true),
-        None => (fresh_name(Timestamp::now(), &uuid::Uuid::new_v4()), false),
+        None => (fresh_name(Timestamp::now(), &uuid::Uuid::now_v7()), false),
     };
     mailbox.submit(agent, &name, text).map_err(|e| {
         if chosen && e.kind() == std::io::ErrorKind::AlreadyExists {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -237,7 +238,7 @@ impl Engine {
             OutputKind::Json | OutputKind::Jsonl => RAW,
         };
         let attempt = self.mailbox.begin(claim, suffix)?;
-        let rest = || -> io::Result<(File, Stdin)> {
+        let mut rest = || -> io::Result<(File, Stdin)> {
             let stdin = self.stdin(claim, plan, invocation)?;
             at(Point::RunStderr)?;
             let stderr = match desk.spare_stderr.take() {
@@ -329,7 +330,7 @@ impl Engine {
             .saturating_mul(1 << retries.min(16))
     }
 
-    fn cwd(&self, plan: &Plan) -> &std::path::Path {
+    fn cwd<'a>(&'a self, plan: &'a Plan) -> &'a Path {
         plan.dir.as_ref().map_or(&self.mailbox.root.path, |dir| dir.path())
     }
 

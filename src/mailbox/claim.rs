@@ -198,7 +198,7 @@ impl Mailbox {
         };
         let free = crate::lock::try_shared(&file)?;
         if free {
-            crate::lock::unlock(&file);
+            crate::lock::unlock(&file)?;
         }
         Ok(!free)
     }

@@ -127,6 +127,13 @@ pub(super) fn self_and_ancestors() -> Vec<i32> {
     line
 }
 
+/// Whether a process above this one was started with a variable of this name.
+pub(super) fn an_ancestor_has(name: &str) -> bool {
+    self_and_ancestors()
+        .into_iter()
+        .any(|pid| variable(&environ(pid), name).is_some())
+}
+
 /// Opens a process and then asks again whether it is the wanted one: from here on its number
 /// cannot come to mean another.
 pub(super) fn pin(pid: i32, still: impl FnOnce() -> bool) -> Option<OwnedFd> {

@@ -12,6 +12,7 @@ use super::pattern::{LoosePatterns, Patterns};
 use super::rule::Rule;
 use super::template::Template;
 use crate::access::Access;
+use super::verdict::Exit;
 use crate::error::{Fault, Kind};
 
 /// How the prompt reaches the program.
@@ -285,6 +286,15 @@ impl ResultRules {
 }
 
 impl ProviderConfig {
+    /// Whether stdout has to be read to judge a process that ended like this.
+    #[must_use]
+    pub fn reads_output(&self, exit: Exit) -> bool {
+        let plain = self.output == OutputKind::Text
+            && !self.success.require_output
+            && self.success.fail_if_match.is_empty();
+        !(plain && exit == Exit::Code(0))
+    }
+
     /// Whether a file with the prompt is needed.
     #[must_use]
     pub fn wants_prompt_file(&self) -> bool {
