@@ -173,7 +173,7 @@ impl Engine {
     }
 
     fn main_loop(&self) -> Result<usize> {
-        self.sweep_at_start()?;
+        self.sweep_at_start();
         let mut watch = None;
         let mut bulk = false;
         let mut quiet_scans = 0;

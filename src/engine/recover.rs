@@ -12,12 +12,16 @@ use crate::process::{Dead, Marker, SweepLock, SweepReport, sweep_dead};
 use crate::task::{AgentName, TaskName};
 
 impl Engine {
-    /// At the start, dead watchers are cleared away even where they left no claim.
-    pub(super) fn sweep_at_start(&self) -> Result<()> {
-        let Some(_lock) = self.recovery_lock()? else {
-            return Ok(());
-        };
-        self.sweep(&Dead::default())
+    /// At the start, dead watchers are cleared away even where they left no claim. Where that does
+    /// not work, it is no reason not to start: before a claim is taken over, it is done again.
+    pub(super) fn sweep_at_start(&self) {
+        let swept = self.recovery_lock().and_then(|lock| match lock {
+            Some(_lock) => self.sweep(&Dead::default()),
+            None => Ok(()),
+        });
+        if let Err(fault) = swept {
+            self.trouble(&fault);
+        }
     }
 
     /// Tells the claims of the living from those of the dead, which are then locked by us.
