@@ -1,1 +1,3 @@
+//! The integration tests: one file per promise.
 
+mod process;
