@@ -111,7 +111,7 @@ pub fn sweep_dead(logs_dir: &Path, extra: &Dead) -> io::Result<SweepReport> {
 /// The guard's sweep: of one watcher that is known to be dying. Nothing to do if its lock file is
 /// gone.
 pub(super) fn sweep_one(logs_dir: &Path, id: &str) -> io::Result<SweepReport> {
-    let Ok(file) = File::open(lock_path(logs_dir, id)) else {
+    let Ok(file) = open(&lock_path(logs_dir, id)) else {
         return Ok(SweepReport::default());
     };
     // The pipe may close a moment before the lock does.
@@ -122,11 +122,16 @@ pub(super) fn sweep_one(logs_dir: &Path, id: &str) -> io::Result<SweepReport> {
     sweep(&dead, &Dead::default())
 }
 
+/// For writing too: some network file systems give exclusive locks to writers only.
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
 impl DeadWatcher {
     /// `None` if it lives, or if someone else has swept it.
     fn take(logs_dir: &Path, id: &str) -> io::Result<Option<DeadWatcher>> {
         let path = lock_path(logs_dir, id);
-        let mut file = match File::open(&path) {
+        let mut file = match open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
