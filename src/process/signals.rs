@@ -95,7 +95,8 @@ fn ignored_on_entry() -> Vec<i32> {
 
 /// The line `SigIgn:` of `/proc/self/status`, without those that are left as they are: SIGPIPE is
 /// ignored by every Rust program and put back by every spawn; the two of the terminal do no harm
-/// when ignored, while with a handler a write from the background would never end.
+/// when ignored, while with a handler a write from the background would never end; those between
+/// 31 and the first real-time one belong to the C library, which ignores them in what it spawns.
 fn parse_ignored(status: &str) -> Vec<i32> {
     let mask = status
         .lines()
@@ -103,7 +104,8 @@ fn parse_ignored(status: &str) -> Vec<i32> {
         .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
         .unwrap_or(0);
     let left = [libc::SIGPIPE, libc::SIGTTIN, libc::SIGTTOU];
-    (1..=64)
+    (1..=31)
+        .chain(libc::SIGRTMIN()..=64)
         .filter(|number| mask & (1 << (number - 1)) != 0)
         .filter(|number| !left.contains(number))
         .filter(|number| !signal_hook::consts::FORBIDDEN.contains(number))
@@ -116,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_mask_is_read_bit_by_bit() {
-        let status = "Name:\torch\nSigBlk:\tffff\nSigIgn:\t0000000000011003\nSigCgt:\t0\n";
+        let status = "Name:\torch\nSigBlk:\tffff\nSigIgn:\t0000000180011003\nSigCgt:\t0\n";
         assert_eq!(parse_ignored(status), [1, 2, 17]);
         assert_eq!(parse_ignored("nothing"), [0; 0]);
     }

@@ -85,7 +85,7 @@ struct DeadWatcher {
     path: PathBuf,
     cgroup: Option<PathBuf>,
     this_boot: bool,
-    _lock: File,
+    lock: File,
 }
 
 /// Ends whatever is left of all dead watchers and of `extra`, and removes the lock files. The
@@ -107,22 +107,27 @@ pub fn sweep_dead(logs_dir: &Path, extra: &Dead) -> io::Result<SweepReport> {
 /// The guard's sweep: of one watcher that is known to be dying. Nothing to do if its lock file is
 /// gone.
 pub(super) fn sweep_one(logs_dir: &Path, id: &str) -> io::Result<SweepReport> {
-    let Ok(file) = File::open(lock_path(logs_dir, id)) else {
+    let Ok(file) = open(&lock_path(logs_dir, id)) else {
         return Ok(SweepReport::default());
     };
     // The pipe may close a moment before the lock does.
     lock::wait_exclusive(&file)?;
-    drop(file);
+    lock::unlock(&file)?;
     let _lock = SweepLock::wait(logs_dir)?;
     let dead: Vec<_> = DeadWatcher::take(logs_dir, id)?.into_iter().collect();
     sweep(&dead, &Dead::default())
+}
+
+/// For writing too: some network file systems give exclusive locks to writers only.
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
 }
 
 impl DeadWatcher {
     /// `None` if it lives, or if someone else has swept it.
     fn take(logs_dir: &Path, id: &str) -> io::Result<Option<DeadWatcher>> {
         let path = lock_path(logs_dir, id);
-        let mut file = match File::open(&path) {
+        let mut file = match open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -142,7 +147,7 @@ impl DeadWatcher {
             cgroup: record
                 .and_then(|record| record.cgroup)
                 .filter(|dir| cgroup::belongs_to(dir, id)),
-            _lock: file,
+            lock: file,
         }))
     }
 
@@ -151,6 +156,12 @@ impl DeadWatcher {
             cgroup::remove(dir);
         }
         fs::remove_file(&self.path)
+    }
+}
+
+impl Drop for DeadWatcher {
+    fn drop(&mut self) {
+        let _ = lock::unlock(&self.lock);
     }
 }
 
@@ -178,7 +189,7 @@ fn sweep(dead: &[DeadWatcher], extra: &Dead) -> io::Result<SweepReport> {
     Ok(report)
 }
 
-/// Kills passes after pass until one finds nothing: a process may fork while it is looked for.
+/// Kills pass after pass until one finds nothing: a process may fork while it is looked for.
 fn end_all(wanted: &Wanted<'_>, deadline: Instant, report: &mut SweepReport) -> io::Result<()> {
     let above = procfs::self_and_ancestors();
     report.spared = above
@@ -251,5 +262,115 @@ impl Wanted<'_> {
         fs::read_link(link).is_ok_and(|target| target.is_absolute())
             && fs::metadata(link)
                 .is_ok_and(|meta| self.extra.files.contains(&(meta.dev(), meta.ino())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    const OLD: &str = "01890000-0000-7000-8000-000000000001";
+
+    fn sleeper() -> Command {
+        let mut command = Command::new("/bin/sleep");
+        command.arg("1000").stdout(Stdio::null());
+        command
+    }
+
+    fn record(logs: &Path, id: &str, boot_id: &str) -> File {
+        let record = Record {
+            id: id.to_owned(),
+            boot_id: boot_id.to_owned(),
+            pid: 1,
+            pid_ns: String::new(),
+            cgroup: Some("/sys/fs/cgroup".into()),
+            started: String::new(),
+        };
+        let path = lock_path(logs, id);
+        fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
+        File::open(path).unwrap()
+    }
+
+    fn ended(child: &mut Child) -> bool {
+        child.try_wait().unwrap().is_some()
+    }
+
+    fn end(mut child: Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn what_a_dead_watcher_left_is_ended_and_its_lock_file_goes() {
+        let logs = tempfile::tempdir().unwrap();
+        let id = uuid::Uuid::now_v7().to_string();
+        record(logs.path(), &id, &boot_id().unwrap());
+        let mut marked = sleeper().env(WATCHER_VARIABLE, &id).spawn().unwrap();
+        let mut other = sleeper().env(WATCHER_VARIABLE, OLD).spawn().unwrap();
+        let report = sweep_dead(logs.path(), &Dead::default()).unwrap();
+        assert_eq!((report.killed, report.stuck.len()), (1, 0));
+        assert_eq!(report.watchers, [id.as_str()]);
+        assert!(ended(&mut marked));
+        assert!(!ended(&mut other));
+        assert!(!lock_path(logs.path(), &id).exists());
+        end(other);
+    }
+
+    #[test]
+    fn a_living_watcher_is_left_alone() {
+        let logs = tempfile::tempdir().unwrap();
+        let id = uuid::Uuid::now_v7().to_string();
+        let held = record(logs.path(), &id, &boot_id().unwrap());
+        assert!(lock::try_exclusive(&held).unwrap());
+        let mut marked = sleeper().env(WATCHER_VARIABLE, &id).spawn().unwrap();
+        let report = sweep_dead(logs.path(), &Dead::default()).unwrap();
+        assert_eq!(report, SweepReport::default());
+        assert!(!ended(&mut marked));
+        assert!(lock_path(logs.path(), &id).exists());
+        end(marked);
+    }
+
+    #[test]
+    fn of_another_boot_only_the_file_is_left() {
+        let logs = tempfile::tempdir().unwrap();
+        let id = uuid::Uuid::now_v7().to_string();
+        record(logs.path(), &id, "another");
+        let mut marked = sleeper().env(WATCHER_VARIABLE, &id).spawn().unwrap();
+        let report = sweep_dead(logs.path(), &Dead::default()).unwrap();
+        assert_eq!((report.killed, report.watchers.len()), (0, 1));
+        assert!(!ended(&mut marked));
+        assert!(!lock_path(logs.path(), &id).exists());
+        end(marked);
+    }
+
+    #[test]
+    fn dead_tasks_are_found_by_name_and_by_their_output_file() {
+        let logs = tempfile::tempdir().unwrap();
+        let out = File::create(logs.path().join("t.out")).unwrap();
+        let meta = out.metadata().unwrap();
+        let task = super::super::Marker::task(meta.dev(), meta.ino(), "writer", "t");
+        let mut named = sleeper().env(TASK_VARIABLE, &task).spawn().unwrap();
+        let mut writes = sleeper().env_clear().stdout(out).spawn().unwrap();
+        let reader = File::open(logs.path().join("t.out")).unwrap();
+        let mut reads = sleeper().stdin(reader).spawn().unwrap();
+        let extra = Dead {
+            tasks: [task].into(),
+            files: [(meta.dev(), meta.ino())].into(),
+        };
+        let report = sweep_dead(logs.path(), &extra).unwrap();
+        assert_eq!((report.killed, report.spared.len()), (2, 0));
+        assert!(ended(&mut named) && ended(&mut writes));
+        assert!(!ended(&mut reads));
+        end(reads);
+    }
+
+    #[test]
+    fn one_sweeper_at_a_time() {
+        let logs = tempfile::tempdir().unwrap();
+        let first = SweepLock::wait(logs.path()).unwrap();
+        assert!(SweepLock::take(logs.path()).unwrap().is_none());
+        drop(first);
+        assert!(SweepLock::take(logs.path()).unwrap().is_some());
     }
 }

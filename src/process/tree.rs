@@ -104,6 +104,15 @@ impl Tree {
         })
     }
 
+    /// A tree on a kernel that has no list of children.
+    #[cfg(test)]
+    pub(super) fn without_list() -> Tree {
+        Tree {
+            children: None,
+            registry: Mutex::default(),
+        }
+    }
+
     /// Takes a job in. This comes before its start, so that whatever it leaves behind finds it.
     pub(super) fn enter(&self, marker: &Marker) -> Member<'_> {
         let mut registry = self.lock();

@@ -2,6 +2,8 @@
 //!
 //! - `harness`: the test bed, and nothing that checks a promise
 //! - `crash`: `kill -9` and I/O errors at every point of the order on disk
+//! - `process`: the process room seen from outside: the guard, descriptors, signals
 
 mod crash;
 mod harness;
+mod process;
