@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orch::process::{Job, Limits, Processes, Runner, Stdin, Tree, Wake, Watcher};
+use orch::process::{Duty, Job, Limits, Processes, Runner, Stdin, Tree, Wake, Watcher};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -31,7 +31,7 @@ fn play_the_watcher() {
         return;
     };
     let program = Path::new(env!("CARGO_BIN_EXE_orch"));
-    let watcher = Watcher::start_with_guard(program, &root.join("logs"), &root).unwrap();
+    let watcher = Watcher::start_with_guard(program, &root.join("logs"), &root, &Duty::default()).unwrap();
     let processes = Processes::new(Tree::new().unwrap());
     let job = || run(&root, &watcher, &processes);
     thread::scope(|scope| scope.spawn(job).join().unwrap());
