@@ -53,6 +53,7 @@ impl Engine {
             // Another watcher is at it; what it leaves over is found by the next scan.
             found.claims_of_others += found.adopted.len();
             found.adopted.clear();
+            found.recovery_busy = true;
             return Ok(());
         };
         self.sweep(&self.traces(&found.adopted))?;

@@ -205,6 +205,14 @@ pub(super) fn lock_path(logs_dir: &Path, id: &str) -> PathBuf {
     logs_dir.join(format!("watch-{id}.lock"))
 }
 
+/// Whether this is the path of a watcher's lock file.
+#[must_use]
+pub fn is_watcher_lock(path: &Path) -> bool {
+    path.file_name()
+        .and_then(|name| id_of(name.to_str()?))
+        .is_some()
+}
+
 /// The id in the name of a lock file.
 pub(super) fn id_of(file_name: &str) -> Option<&str> {
     let id = file_name.strip_prefix("watch-")?.strip_suffix(".lock")?;
