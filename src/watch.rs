@@ -32,10 +32,7 @@ pub struct Watch {
 
 impl Watch {
     /// Puts the watch on; `wake` is called on a thread of the watcher's own.
-    pub fn on(
-        folders: [&Path; 2],
-        wake: Arc<dyn Fn(Wake) + Send + Sync>,
-    ) -> notify::Result<Watch> {
+    pub fn on(folders: [&Path; 2], wake: Arc<dyn Fn(Wake) + Send + Sync>) -> notify::Result<Watch> {
         let handler = move |event: notify::Result<Event>| match event {
             Ok(event) => {
                 if let Some(why) = classify(&event) {
@@ -101,9 +98,9 @@ fn classify(event: &Event) -> Option<Wake> {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
             is_task(last).then_some(Wake::Scan)
         }
-        EventKind::Modify(ModifyKind::Name(RenameMode::To | RenameMode::Any | RenameMode::Both)) => {
-            is_news(last).then_some(Wake::Scan)
-        }
+        EventKind::Modify(ModifyKind::Name(
+            RenameMode::To | RenameMode::Any | RenameMode::Both,
+        )) => is_news(last).then_some(Wake::Scan),
         EventKind::Modify(ModifyKind::Name(RenameMode::From)) | EventKind::Remove(_) => {
             has_suffix(last, CLAIMED).then_some(Wake::ClaimGone)
         }
@@ -122,7 +119,9 @@ fn is_task(path: &Path) -> bool {
 }
 
 fn has_suffix(path: &Path, suffix: &str) -> bool {
-    path.as_os_str().as_encoded_bytes().ends_with(suffix.as_bytes())
+    path.as_os_str()
+        .as_encoded_bytes()
+        .ends_with(suffix.as_bytes())
 }
 
 #[cfg(test)]
@@ -138,9 +137,18 @@ mod tests {
     fn our_own_reading_and_claiming_wakes_nobody() {
         let name = |mode| EventKind::Modify(ModifyKind::Name(mode));
         for (kind, path) in [
-            (EventKind::Access(AccessKind::Open(AccessMode::Any)), "/i/a/x.task"),
-            (EventKind::Access(AccessKind::Close(AccessMode::Read)), "/i/a/x.task"),
-            (EventKind::Modify(ModifyKind::Data(DataChange::Any)), "/i/a/x.task"),
+            (
+                EventKind::Access(AccessKind::Open(AccessMode::Any)),
+                "/i/a/x.task",
+            ),
+            (
+                EventKind::Access(AccessKind::Close(AccessMode::Read)),
+                "/i/a/x.task",
+            ),
+            (
+                EventKind::Modify(ModifyKind::Data(DataChange::Any)),
+                "/i/a/x.task",
+            ),
             (name(RenameMode::From), "/i/a/x.task"),
             (name(RenameMode::To), "/i/a/x.claimed"),
             (EventKind::Create(CreateKind::File), "/i/a/x.tmp"),
@@ -155,11 +163,18 @@ mod tests {
         for (kind, path) in [
             (EventKind::Create(CreateKind::File), "/i/a/x.task"),
             (EventKind::Create(CreateKind::Folder), "/i/new-agent"),
-            (EventKind::Access(AccessKind::Close(AccessMode::Write)), "/i/a/x.task"),
+            (
+                EventKind::Access(AccessKind::Close(AccessMode::Write)),
+                "/i/a/x.task",
+            ),
             (name(RenameMode::To), "/i/a/x.task"),
             (name(RenameMode::To), "/i/human/x.reply"),
         ] {
-            assert_eq!(classify(&event(kind, path)), Some(Wake::Scan), "{kind:?} {path}");
+            assert_eq!(
+                classify(&event(kind, path)),
+                Some(Wake::Scan),
+                "{kind:?} {path}"
+            );
         }
         let overflow = Event::new(EventKind::Other).set_flag(Flag::Rescan);
         assert_eq!(classify(&overflow), Some(Wake::Scan));

@@ -22,7 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const FILES: [(&str, &str); 5] = [
     ("specs/orch.yaml", include_str!("demo/orch.yaml")),
     ("specs/providers.yaml", include_str!("demo/providers.yaml")),
-    ("specs/agents/architect.md", include_str!("demo/architect.md")),
+    (
+        "specs/agents/architect.md",
+        include_str!("demo/architect.md"),
+    ),
     ("specs/agents/engineer.md", include_str!("demo/engineer.md")),
     ("specs/agents/reviewer.md", include_str!("demo/reviewer.md")),
 ];
@@ -93,7 +96,10 @@ impl Stage {
         self.say("Three agents, and `orch watch` in the background. You write a file:");
         let watcher = self.watch()?;
         self.command("echo 'a command that counts words' > inbox/architect/words.task");
-        self.write("inbox/architect/words.task", "a command that counts words\n")?;
+        self.write(
+            "inbox/architect/words.task",
+            "a command that counts words\n",
+        )?;
         self.wait("processed/reviewer/words.task")?;
         self.say("`architect` answered; its file says `then: [engineer, reviewer]`, so request and answer went on:");
         for agent in AGENTS {
@@ -124,7 +130,9 @@ impl Stage {
         let next = self.watch()?;
         self.wait("processed/architect/slow.task")?;
         self.list("artifacts/architect")?;
-        self.say("slow~1.out is what the interrupted attempt had printed; slow.json is the one commit.");
+        self.say(
+            "slow~1.out is what the interrupted attempt had printed; slow.json is the one commit.",
+        );
         next.stop()
     }
 
@@ -133,7 +141,10 @@ impl Stage {
         self.command("printf -- '---\\ntimeuot: 5m\\n---\\ndo it\\n' > inbox/engineer/oops.task");
         self.write("inbox/engineer/oops.task", "---\ntimeuot: 5m\n---\ndo it\n")?;
         let told = self.orch(&["watch", "--drain"])?;
-        self.expect(told.contains("did you mean `timeout`"), "the misspelt key was not named")
+        self.expect(
+            told.contains("did you mean `timeout`"),
+            "the misspelt key was not named",
+        )
     }
 
     fn how_it_stands(&self) -> Result<()> {
@@ -217,7 +228,10 @@ impl Stage {
 
     fn list(&self, folder: &str) -> Result<()> {
         self.command(&format!("ls {folder}"));
-        println!("{}", clean(&file_names(&self.root.join(folder))?.join("  ")));
+        println!(
+            "{}",
+            clean(&file_names(&self.root.join(folder))?.join("  "))
+        );
         Ok(())
     }
 
@@ -226,16 +240,29 @@ impl Stage {
         let text = fs::read_to_string(&path).map_err(|e| Fault::io("read", &path, &e))?;
         let record: crate::record::Record = serde_json::from_str(&text)
             .map_err(|e| Fault::new(Kind::JsonParseError, format!("`{}`: {e}", path.display())))?;
-        let next = record.next.map(|next| format!("  next {next}")).unwrap_or_default();
-        println!("  {agent:<10} {}  {:.3} s{next}", record.status.as_str(), record.duration);
-        self.expect(record.status.is_success(), &format!("`{agent}/{task}` did not succeed"))
+        let next = record
+            .next
+            .map(|next| format!("  next {next}"))
+            .unwrap_or_default();
+        println!(
+            "  {agent:<10} {}  {:.3} s{next}",
+            record.status.as_str(),
+            record.duration
+        );
+        self.expect(
+            record.status.is_success(),
+            &format!("`{agent}/{task}` did not succeed"),
+        )
     }
 
     fn expect(&self, holds: bool, what: &str) -> Result<()> {
         if holds {
             return Ok(());
         }
-        Err(Fault::new(Kind::ProviderFailed, format!("the demo went wrong: {what}")))
+        Err(Fault::new(
+            Kind::ProviderFailed,
+            format!("the demo went wrong: {what}"),
+        ))
     }
 }
 
@@ -270,7 +297,9 @@ impl Watcher {
 
     fn end(&mut self) -> Result<()> {
         let waited = self.child.wait();
-        waited.map(|_| ()).map_err(|e| Fault::io("wait for", "the watcher", &e))
+        waited
+            .map(|_| ())
+            .map_err(|e| Fault::io("wait for", "the watcher", &e))
     }
 }
 

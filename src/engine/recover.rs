@@ -87,7 +87,8 @@ impl Engine {
     fn traces(&self, claims: &[Claim]) -> Dead {
         let mut dead = Dead::default();
         for claim in claims {
-            dead.tasks.insert(self.marker(&claim.folders.agent, &claim.name));
+            dead.tasks
+                .insert(self.marker(&claim.folders.agent, &claim.name));
             for suffix in [OUT, RAW] {
                 let file = file_name(&claim.name, suffix);
                 if let Ok(Some(meta)) = claim.folders.artifacts.find(&file) {

@@ -235,12 +235,7 @@ fn claim_id(logs_dir: &Path) -> io::Result<(String, File)> {
     }
 }
 
-fn write_record(
-    mut file: &File,
-    id: &str,
-    cgroup: Option<&Cgroup>,
-    duty: &Duty,
-) -> io::Result<()> {
+fn write_record(mut file: &File, id: &str, cgroup: Option<&Cgroup>, duty: &Duty) -> io::Result<()> {
     let record = Record {
         id: id.to_owned(),
         boot_id: boot_id()?,
