@@ -96,7 +96,7 @@ fn front_matter_may_be_spelled_in_several_ways() {
         "\u{feff}---\nthen:\n  - reviewer\n--- \nx",
     ] {
         let task = Task::parse(text.as_bytes()).unwrap();
-        assert_eq!(task.header.then.unwrap()[0].as_str(), "reviewer", "{text}");
+        assert_eq!(task.header.then.as_ref().unwrap()[0].as_str(), "reviewer", "{text}");
         assert_eq!(task.body(), "x");
     }
     let task = Task::parse(b"---\nworkflow: w\n---").unwrap();
