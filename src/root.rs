@@ -66,7 +66,11 @@ impl Root {
             })
         };
         let root = open().map_err(|e| {
-            Fault::io("open the folders of the root", &path, &e)
+            let fault = Fault::io("open the folders of the root", &path, &e);
+            let is_link = e.raw_os_error() == Some(libc::ELOOP)
+                || RUNTIME_FOLDERS.iter().any(|name| path.join(name).is_symlink());
+            let kind = if is_link { Kind::SafetyViolation } else { fault.kind };
+            Fault { kind, ..fault }
                 .hint("inbox, artifacts, processed, workspace and logs must be real folders that you may write in, not links")
         })?;
         root.check_one_file_system()?;
@@ -78,7 +82,7 @@ impl Root {
             let meta = dir
                 .meta()
                 .map_err(|e| Fault::io("look at", dir.path(), &e))?;
-            if meta.id.dev != self.id.dev {
+            if meta.id.dev != self.id.dev || dir.mount_id() != self.dir.mount_id() {
                 return Err(Fault::new(
                     Kind::SafetyViolation,
                     format!(

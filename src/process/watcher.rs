@@ -275,7 +275,7 @@ mod tests {
     fn the_lock_file_says_who_holds_it() {
         let dir = tempfile::tempdir().unwrap();
         let (id, file) = claim_id(dir.path()).unwrap();
-        write_record(&file, &id, None).unwrap();
+        write_record(&file, &id, None, &Duty::default()).unwrap();
         let path = lock_path(dir.path(), &id);
         let record: Record = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         assert_eq!((record.id, record.pid), (id, std::process::id()));
