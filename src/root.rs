@@ -65,14 +65,7 @@ impl Root {
                 dir,
             })
         };
-        let root = open().map_err(|e| {
-            let fault = Fault::io("open the folders of the root", &path, &e);
-            let is_link = e.raw_os_error() == Some(libc::ELOOP)
-                || RUNTIME_FOLDERS.iter().any(|name| path.join(name).is_symlink());
-            let kind = if is_link { Kind::SafetyViolation } else { fault.kind };
-            Fault { kind, ..fault }
-                .hint("inbox, artifacts, processed, workspace and logs must be real folders that you may write in, not links")
-        })?;
+        let root = open().map_err(|e| not_opened(&path, &e))?;
         root.check_one_file_system()?;
         Ok(root)
     }
@@ -95,6 +88,19 @@ impl Root {
         }
         Ok(())
     }
+}
+
+/// A link in the place of a folder is told apart: it may lead anywhere.
+fn not_opened(path: &Path, error: &io::Error) -> Fault {
+    let hint = "inbox, artifacts, processed, workspace and logs must be real folders that you may write in, not links";
+    match RUNTIME_FOLDERS.iter().find(|name| path.join(name).is_symlink()) {
+        Some(link) => Fault::new(
+            Kind::SafetyViolation,
+            format!("`{}` is a link", path.join(link).display()),
+        ),
+        None => Fault::io("open the folders of the root", path, error),
+    }
+    .hint(hint)
 }
 
 fn nearest() -> Result<PathBuf> {

@@ -28,7 +28,10 @@ pub(super) fn run(root: Option<&Path>, words: &cli::CleanProcessed) -> Result<u8
             kept.map_or(DEFAULT, |time| time.0)
         }
     };
-    let target = words.archive.as_deref().map(|path| archive::Target::check(&root, path));
+    let target = words
+        .archive
+        .as_deref()
+        .map(|path| archive::Target::check(&root, path));
     let target = target.transpose()?;
     let now = Timestamp::now();
     let before = now.checked_sub(older_than).unwrap_or(Timestamp::MIN);
@@ -69,7 +72,12 @@ impl Sum {
     }
 
     fn text(&self) -> String {
-        format!("{} ({}, {})", count(self.tasks, "task"), count(self.files, "file"), size(self.bytes))
+        format!(
+            "{} ({}, {})",
+            count(self.tasks, "task"),
+            count(self.files, "file"),
+            size(self.bytes)
+        )
     }
 }
 
@@ -140,13 +148,17 @@ fn list(old: &Old, now: Timestamp, json: bool) -> Result<u8> {
     let sum = Sum::of(old);
     if json {
         let files = |task: &OldTask| -> Vec<String> {
-            let path = |f: &crate::mailbox::OldFile| format!("{}/{}/{}", f.area.as_str(), task.agent, f.file);
+            let path = |f: &crate::mailbox::OldFile| {
+                format!("{}/{}/{}", f.area.as_str(), task.agent, f.file)
+            };
             task.files.iter().map(path).collect()
         };
         let tasks: Vec<_> = old.tasks.iter().map(|task| json!({
             "task": format!("{}/{}", task.agent, task.name), "files": files(task), "bytes": task.bytes(),
         })).collect();
-        print_json(&json!({"dry_run": true, "would_remove": sum, "in_use": old.live, "tasks": tasks}))?;
+        print_json(
+            &json!({"dry_run": true, "would_remove": sum, "in_use": old.live, "tasks": tasks}),
+        )?;
         return Ok(exit::DONE);
     }
     let paint = Paint::stdout();
@@ -157,7 +169,13 @@ fn list(old: &Old, now: Timestamp, json: bool) -> Result<u8> {
             size(task.bytes()),
             short_duration(age(now, task.retired_ns)),
         );
-        if print_line(&format!("{}/{}  {}", task.agent, task.name, paint.dim(details)))? == Reader::Gone {
+        if print_line(&format!(
+            "{}/{}  {}",
+            task.agent,
+            task.name,
+            paint.dim(details)
+        ))? == Reader::Gone
+        {
             return Ok(exit::DONE);
         }
     }

@@ -40,7 +40,11 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Json) -> Result<u8> {
     } else {
         print(&checks.text())?;
     }
-    Ok(if checks.is_good() { exit::DONE } else { exit::FAILED })
+    Ok(if checks.is_good() {
+        exit::DONE
+    } else {
+        exit::FAILED
+    })
 }
 
 /// How a check came out.
@@ -84,7 +88,12 @@ impl Checks {
         self.add(Level::Note, what, detail, None);
     }
 
-    fn advise(&mut self, what: impl Into<String>, detail: impl Into<String>, todo: impl Into<String>) {
+    fn advise(
+        &mut self,
+        what: impl Into<String>,
+        detail: impl Into<String>,
+        todo: impl Into<String>,
+    ) {
         self.add(Level::Note, what, detail, Some(todo.into()));
     }
 
@@ -97,7 +106,13 @@ impl Checks {
         self.bad(what, fault.message.clone(), todo);
     }
 
-    fn add(&mut self, level: Level, what: impl Into<String>, detail: impl Into<String>, todo: Option<String>) {
+    fn add(
+        &mut self,
+        level: Level,
+        what: impl Into<String>,
+        detail: impl Into<String>,
+        todo: Option<String>,
+    ) {
         self.all.push(Check {
             area: self.area,
             level,
@@ -122,7 +137,10 @@ impl Checks {
                 text.push_str(&format!("{gap}{}\n", paint.strong(area)));
             }
             let (what, detail) = (clean_line(&check.what), clean_line(&check.detail));
-            text.push_str(&format!("  {} {what}: {detail}\n", mark(check.level, paint)));
+            text.push_str(&format!(
+                "  {} {what}: {detail}\n",
+                mark(check.level, paint)
+            ));
         }
         text.push_str(&self.conclusion(paint));
         text
@@ -180,7 +198,10 @@ mod tests {
         checks.bad("z", "broken", "mend it");
         checks.bad("zz", "broken too", "mend it");
         let text = checks.text();
-        assert!(text.contains("1. z: mend it\n  2. y: polish it\n"), "{text}");
+        assert!(
+            text.contains("1. z: mend it\n  2. y: polish it\n"),
+            "{text}"
+        );
         assert_eq!(text.matches("mend it").count(), 1);
         assert!(!checks.is_good());
     }

@@ -7,7 +7,7 @@ use crate::cli;
 use crate::error::{Fault, Kind, Result, exit};
 use crate::process::resolve_program;
 use crate::provider::{self, presets};
-use crate::report::{clean_line, print};
+use crate::report::{Paint, clean_line, print};
 use crate::root::RUNTIME_FOLDERS;
 use crate::safety::Dir;
 use crate::suggest;
@@ -32,8 +32,11 @@ pub(super) fn run(words: &cli::Init) -> Result<u8> {
     std::fs::create_dir_all(named).map_err(|e| Fault::io("make", named, &e))?;
     let path = std::fs::canonicalize(named).map_err(|e| Fault::io("find", named, &e))?;
     if path.join("inbox").exists() && path.join("specs/orch.yaml").exists() {
-        return Err(Fault::new(Kind::Usage, format!("`{}` is an orch root already", path.display()))
-            .hint("nothing was changed; `orch doctor` checks it"));
+        return Err(Fault::new(
+            Kind::Usage,
+            format!("`{}` is an orch root already", path.display()),
+        )
+        .hint("nothing was changed; `orch doctor` checks it"));
     }
     let made = make(&path, provider.name()).map_err(|e| {
         Fault::io("make a root in", &path, &e)
@@ -61,7 +64,10 @@ impl Choice {
             }
             let fault = Fault::new(Kind::Usage, format!("there is no provider `{name}`"));
             let hint = suggest::hint(name, &known).unwrap_or_default();
-            return Err(fault.hint(format!("{hint}; one of your own goes in {} later", provider::FILE)));
+            return Err(fault.hint(format!(
+                "{hint}; one of your own goes in {} later",
+                provider::FILE
+            )));
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         let agents = presets::names().filter(|name| *name != "bash");
@@ -105,20 +111,53 @@ struct Made {
 
 impl Made {
     fn text(&self, path: &Path, provider: &Choice) -> String {
-        let mut text = format!("made an orch root in {}\n", clean_line(&path.display().to_string()));
+        let mut text = format!(
+            "made an orch root in {}\n",
+            clean_line(&path.display().to_string())
+        );
         for file in &self.untouched {
-            text.push_str(&format!("left as it was: {file}\n"));
+            let more = match file.as_str() {
+                ".gitignore" => format!(
+                    "; what is in {} should be in it",
+                    RUNTIME_FOLDERS.join(", ")
+                ),
+                _ => String::new(),
+            };
+            text.push_str(&format!("left as it was: {file}{more}\n"));
         }
         text.push_str(&format!("{}\n\nnext:\n", provider.text()));
-        let first = match is_found_from_here(path) {
-            true => "ls specs/agents                                  # three agents to start from".to_owned(),
-            false => format!("cd {}", clean_line(&path.display().to_string())),
-        };
-        text.push_str(&format!("  {first}\n"));
-        text.push_str("  orch send engineer \"Write a haiku to haiku.txt\" --wait\n");
-        text.push_str("  orch watch                                       # and drop files in inbox/engineer/NAME.task\n");
+        for (line, why) in next_lines(path, provider) {
+            text.push_str(&format!(
+                "  {line:46}  {}\n",
+                Paint::stdout().dim(format!("# {why}"))
+            ));
+        }
         text
     }
+}
+
+/// What to type, and why.
+fn next_lines(path: &Path, provider: &Choice) -> [(String, &'static str); 3] {
+    let shown = clean_line(&path.display().to_string());
+    let first = match is_found_from_here(path) {
+        true if path.ends_with(".orch") => (
+            "ls .orch/specs/agents".to_owned(),
+            "three agents to start from",
+        ),
+        true => ("ls specs/agents".to_owned(), "three agents to start from"),
+        false => (format!("cd {shown}"), "where orch finds it"),
+    };
+    let text = if provider.name() == "bash" {
+        "echo hello"
+    } else {
+        "Say hello"
+    };
+    let send = format!("orch send engineer \"{text}\" --wait");
+    let watch = (
+        "orch watch".to_owned(),
+        "works on every inbox/AGENT/NAME.task",
+    );
+    [first, (send, "one task, seen through"), watch]
 }
 
 /// Whether a command typed here takes this root for its own.
@@ -164,8 +203,14 @@ impl Made {
 
 fn settings(path: &Path, provider: &str) -> String {
     let is_inside_project = path.file_name().is_some_and(|name| name == ".orch");
-    let dirs = if is_inside_project { PROJECT_DIRS } else { NO_DIRS };
-    SETTINGS.replace("{{provider}}", provider).replace("{{dirs}}", dirs)
+    let dirs = if is_inside_project {
+        PROJECT_DIRS
+    } else {
+        NO_DIRS
+    };
+    SETTINGS
+        .replace("{{provider}}", provider)
+        .replace("{{dirs}}", dirs)
 }
 
 #[cfg(test)]
@@ -178,13 +223,19 @@ mod tests {
     #[test]
     fn the_templates_are_valid_and_show_every_default() {
         let alone = settings(Path::new("/x"), "echo");
-        assert_eq!(Settings::parse(&alone).unwrap().provider.as_deref(), Some("echo"));
+        assert_eq!(
+            Settings::parse(&alone).unwrap().provider.as_deref(),
+            Some("echo")
+        );
         let inside = Settings::parse(&settings(Path::new("/x/.orch"), "echo")).unwrap();
         assert_eq!(inside.dir("project").unwrap().path, "..");
         assert!(provider::parse(PROVIDERS).unwrap().is_empty());
         for (name, text) in AGENTS {
             let (agent, notes) = agent::parse(&AgentName::parse(name).unwrap(), text).unwrap();
-            assert!(notes.is_empty() && !agent.system.is_empty(), "{name}: {notes:?}");
+            assert!(
+                notes.is_empty() && !agent.system.is_empty(),
+                "{name}: {notes:?}"
+            );
         }
     }
 
@@ -192,16 +243,27 @@ mod tests {
     fn what_is_commented_out_is_valid_too_and_gives_the_defaults() {
         let lines = settings(Path::new("/x"), "echo");
         let is_setting = |line: &&str| {
-            let key = line.trim_start_matches("# ").split(':').next().unwrap_or_default().trim();
+            let key = line
+                .trim_start_matches("# ")
+                .split(':')
+                .next()
+                .unwrap_or_default()
+                .trim();
             line.contains(':') && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
         };
-        let all: Vec<String> = lines.lines().filter(is_setting).map(|line| line.replacen("# ", "", 1)).collect();
+        let all: Vec<String> = lines
+            .lines()
+            .filter(is_setting)
+            .map(|line| line.replacen("# ", "", 1))
+            .collect();
         let text = all.join("\n").replace("~/src/app", "/src/app");
         let parsed = Settings::parse(&text).unwrap();
         assert_eq!(parsed.limits, Settings::default().limits);
         assert_eq!(parsed.dir.as_deref(), Some("app"));
         assert!(parsed.retention.processed.is_some());
-        let providers = PROVIDERS.replace("providers: {}", "providers:").replace("\n#", "\n");
+        let providers = PROVIDERS
+            .replace("providers: {}", "providers:")
+            .replace("\n#", "\n");
         assert_eq!(provider::parse(&providers).unwrap().len(), 2);
     }
 
@@ -211,7 +273,10 @@ mod tests {
         std::fs::write(temp.path().join(".gitignore"), "mine").unwrap();
         let made = make(temp.path(), "echo").unwrap();
         assert_eq!(made.untouched, [".gitignore"]);
-        assert_eq!(std::fs::read_to_string(temp.path().join(".gitignore")).unwrap(), "mine");
+        assert_eq!(
+            std::fs::read_to_string(temp.path().join(".gitignore")).unwrap(),
+            "mine"
+        );
         assert!(temp.path().join("inbox/reviewer").is_dir());
         crate::root::Root::open(temp.path()).unwrap();
     }

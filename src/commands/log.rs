@@ -17,7 +17,9 @@ use crate::cli;
 use crate::error::{Fault, Kind, Result, exit};
 use crate::mailbox::{FAILED, Part, Peek, RECORD, TASK, read_record};
 use crate::record::Record;
-use crate::report::{Paint, Reader, clean_line, parse_since, print_line, short_duration, status_word};
+use crate::report::{
+    Paint, Reader, clean_line, parse_since, print_line, short_duration, status_word,
+};
 use crate::root::Root;
 use crate::safety::Dir;
 use crate::task::AgentName;
@@ -82,14 +84,21 @@ impl Log {
         if let Some(agent) = &agent {
             check_agent(&root, agent)?;
         }
-        let since = words.since.as_deref().map(|text| parse_since(text, Timestamp::now()));
+        let since = words
+            .since
+            .as_deref()
+            .map(|text| parse_since(text, Timestamp::now()));
         Ok(Log {
             root,
             agent,
             name,
             since: since.transpose()?,
             form: if words.json { Form::Json } else { Form::Lines },
-            filter: if words.failed { Filter::Failed } else { Filter::All },
+            filter: if words.failed {
+                Filter::Failed
+            } else {
+                Filter::All
+            },
             paint: Paint::stdout(),
             seen: HashSet::new(),
         })
@@ -109,7 +118,9 @@ impl Log {
                 self.collect(&agent, &mut entries)?;
             }
         }
-        entries.sort_unstable_by(|a: &Entry, b| (&a.end, &a.agent, &a.file).cmp(&(&b.end, &b.agent, &b.file)));
+        entries.sort_unstable_by(|a: &Entry, b| {
+            (&a.end, &a.agent, &a.file).cmp(&(&b.end, &b.agent, &b.file))
+        });
         for entry in entries {
             if self.print_one(&entry.agent, &entry.file)? == Reader::Gone {
                 return Ok(Reader::Gone);
@@ -168,7 +179,8 @@ impl Log {
     }
 
     fn peek(&self, agent: &AgentName) -> Result<Peek> {
-        Peek::at(&self.root, agent).map_err(|e| Fault::io("open the folders of", agent.as_str(), &e))
+        Peek::at(&self.root, agent)
+            .map_err(|e| Fault::io("open the folders of", agent.as_str(), &e))
     }
 
     fn is_candidate(&self, file: &str) -> bool {
@@ -224,7 +236,11 @@ impl Log {
             end: None,
         };
         if is_ours && self.seen.insert(key) {
-            eprintln!("{} {}", Paint::stderr().odd("skipped:"), clean_line(&error.to_string()));
+            eprintln!(
+                "{} {}",
+                Paint::stderr().odd("skipped:"),
+                clean_line(&error.to_string())
+            );
         }
     }
 }
@@ -233,7 +249,9 @@ fn is_retired(peek: &Peek, part: &Part<'_>) -> bool {
     let Some(dir) = &peek.processed else {
         return false;
     };
-    [TASK, FAILED].iter().any(|suffix| dir.has(&format!("{}{suffix}", part.name)).unwrap_or(false))
+    [TASK, FAILED]
+        .iter()
+        .any(|suffix| dir.has(&format!("{}{suffix}", part.name)).unwrap_or(false))
 }
 
 fn parse_target(text: Option<&str>) -> Result<(Option<AgentName>, Option<String>)> {
@@ -253,7 +271,8 @@ fn parse_target(text: Option<&str>) -> Result<(Option<AgentName>, Option<String>
 
 /// A slip of the finger would else look like an agent that has done nothing.
 fn check_agent(root: &Root, agent: &AgentName) -> Result<()> {
-    let peek = Peek::at(root, agent).map_err(|e| Fault::io("open the folders of", agent.as_str(), &e))?;
+    let peek =
+        Peek::at(root, agent).map_err(|e| Fault::io("open the folders of", agent.as_str(), &e))?;
     if peek.inbox.is_some() || peek.artifacts.is_some() || peek.processed.is_some() {
         return Ok(());
     }
@@ -264,7 +283,7 @@ fn line(record: &Record, file: &str, paint: Paint) -> String {
     let time = Duration::try_from_secs_f64(record.duration).unwrap_or_default();
     let mut line = format!(
         "{}  {}  {}/{}  {}",
-        paint.dim(clean_line(shown_time(&record.end_time))),
+        paint.dim(clean_line(&shown_time(&record.end_time))),
         status_word(record.status, paint, 11),
         record.agent,
         file.strip_suffix(RECORD).unwrap_or(file),
@@ -281,9 +300,9 @@ fn line(record: &Record, file: &str, paint: Paint) -> String {
 }
 
 /// To the second: fractions are for programs.
-fn shown_time(time: &str) -> &str {
+fn shown_time(time: &str) -> String {
     match time.split_once('.') {
-        Some((seconds, rest)) if rest.ends_with('Z') => seconds,
-        _ => time.trim_end_matches('Z'),
+        Some((seconds, rest)) if rest.ends_with('Z') => format!("{seconds}Z"),
+        _ => time.to_owned(),
     }
 }

@@ -137,9 +137,15 @@ fn files(peek: &Peek, name: &TaskName) -> io::Result<Vec<File>> {
         };
         for suffix in suffixes {
             let file = file_name(name, suffix);
-            if let Some(meta) = dir.find(&file)?.filter(|meta| meta.kind == FileType::RegularFile) {
+            if let Some(meta) = dir
+                .find(&file)?
+                .filter(|meta| meta.kind == FileType::RegularFile)
+            {
                 let path = format!("{area}/{agent}/{file}");
-                files.push(File { path, bytes: meta.size });
+                files.push(File {
+                    path,
+                    bytes: meta.size,
+                });
             }
         }
         Ok(())
@@ -157,8 +163,15 @@ fn earlier(peek: &Peek, name: &TaskName) -> io::Result<Vec<Earlier>> {
         return Ok(Vec::new());
     };
     dir.entries(|file, _| {
-        let part = file.to_str().ok().and_then(|file| Part::of(file, RESULT_SUFFIXES));
-        if let Some(Part { name: of, earlier: Some(number), .. }) = part
+        let part = file
+            .to_str()
+            .ok()
+            .and_then(|file| Part::of(file, RESULT_SUFFIXES));
+        if let Some(Part {
+            name: of,
+            earlier: Some(number),
+            ..
+        }) = part
             && of == name.as_str()
         {
             numbers.push(number);
@@ -168,15 +181,22 @@ fn earlier(peek: &Peek, name: &TaskName) -> io::Result<Vec<Earlier>> {
     numbers.dedup();
     let read = |number| Earlier {
         number,
-        record: read_record(dir, &format!("{name}~{number}{RECORD}")).ok().flatten(),
+        record: read_record(dir, &format!("{name}~{number}{RECORD}"))
+            .ok()
+            .flatten(),
     };
     Ok(numbers.into_iter().map(read).collect())
 }
 
 fn not_found(root: &Root, peek: &Peek, target: &Target) -> Fault {
     let Target { agent, name } = target;
-    let fault = Fault::new(Kind::FileNotFound, format!("there is no task `{agent}/{name}`"));
-    let near = |words: &[String], word: &str| suggest(word, words.iter().map(String::as_str)).map(str::to_owned);
+    let fault = Fault::new(
+        Kind::FileNotFound,
+        format!("there is no task `{agent}/{name}`"),
+    );
+    let near = |words: &[String], word: &str| {
+        suggest(word, words.iter().map(String::as_str)).map(str::to_owned)
+    };
     let names = peek.names().unwrap_or_default();
     if let Some(close) = near(&names, name.as_str()) {
         return fault.hint(format!("did you mean `{agent}/{close}`?"));
@@ -187,8 +207,12 @@ fn not_found(root: &Root, peek: &Peek, target: &Target) -> Fault {
         return fault.hint(format!("did you mean `{close}/{name}`?"));
     }
     let hint = match names.iter().max() {
-        Some(last) => format!("the last name of `{agent}` is `{last}`; `orch status` and `orch log {agent}` show more"),
-        None => "`orch status` shows the agents and what waits, `orch log` what is finished".to_owned(),
+        Some(last) => format!(
+            "the last name of `{agent}` is `{last}`; `orch status` and `orch log {agent}` show more"
+        ),
+        None => {
+            "`orch status` shows the agents and what waits, `orch log` what is finished".to_owned()
+        }
     };
     fault.hint(hint)
 }
@@ -207,7 +231,10 @@ fn earlier_tasks(peek: &Peek, name: &TaskName) -> usize {
     };
     // Only a remark: what cannot be read is not counted.
     let _ = dir.entries(|file, _| {
-        let part = file.to_str().ok().and_then(|file| Part::of(file, RETIRED_SUFFIXES));
+        let part = file
+            .to_str()
+            .ok()
+            .and_then(|file| Part::of(file, RETIRED_SUFFIXES));
         found += usize::from(part.is_some_and(|p| p.name == name.as_str() && p.earlier.is_some()));
     });
     found

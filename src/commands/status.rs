@@ -137,10 +137,18 @@ impl Status {
         for agent in &self.agents {
             let running = agent.running.len() + agent.interrupted.len();
             let name = agent.agent.to_string();
-            table.row(numbers(name, [agent.waiting.len(), running, agent.done, agent.failed]));
+            table.row(numbers(
+                name,
+                [agent.waiting.len(), running, agent.done, agent.failed],
+            ));
         }
         let t = &self.totals;
-        let all = [t.waiting + t.waiting_for_person, t.running + t.interrupted, t.done, t.failed];
+        let all = [
+            t.waiting + t.waiting_for_person,
+            t.running + t.interrupted,
+            t.done,
+            t.failed,
+        ];
         table.row(numbers("total".to_owned(), all));
         let lines = table.lines();
         for (at, line) in lines.iter().enumerate() {
@@ -156,22 +164,33 @@ impl Status {
     fn write_claims(&self, text: &mut String, paint: Paint) {
         let claims = |of: fn(&AgentStatus) -> &[Claimed], end: &str| -> Vec<String> {
             let line = |agent: &AgentName, claim: &Claimed| {
-                let time = std::time::Duration::try_from_secs_f64(claim.seconds).unwrap_or_default();
+                let time =
+                    std::time::Duration::try_from_secs_f64(claim.seconds).unwrap_or_default();
                 format!("{agent}/{}  {}{end}", claim.task, short_duration(time))
             };
             let of_agent = |agent| of(agent).iter().map(move |claim| (agent, claim));
             let all = self.agents.iter().flat_map(of_agent);
-            all.map(|(agent, claim)| line(&agent.agent, claim)).collect()
+            all.map(|(agent, claim)| line(&agent.agent, claim))
+                .collect()
         };
         section(text, paint, "running", &claims(|a| &a.running, ""));
         let note = "  interrupted (its watcher died; the next one takes it over)";
-        section(text, paint, "interrupted", &claims(|a| &a.interrupted, note));
+        section(
+            text,
+            paint,
+            "interrupted",
+            &claims(|a| &a.interrupted, note),
+        );
     }
 
     fn write_people(&self, text: &mut String, paint: Paint) {
         let humans = self.agents.iter().filter(|agent| agent.human);
         let lines: Vec<String> = humans
-            .flat_map(|a| a.waiting.iter().map(move |task| format!("{}/{task}", a.agent)))
+            .flat_map(|a| {
+                a.waiting
+                    .iter()
+                    .map(move |task| format!("{}/{task}", a.agent))
+            })
             .collect();
         section(text, paint, "waiting for a person", &lines);
         if !lines.is_empty() {
@@ -256,7 +275,11 @@ impl Totals {
     fn of(agents: &[AgentStatus]) -> Totals {
         let mut totals = Totals::default();
         for agent in agents {
-            let waiting = if agent.human { &mut totals.waiting_for_person } else { &mut totals.waiting };
+            let waiting = if agent.human {
+                &mut totals.waiting_for_person
+            } else {
+                &mut totals.waiting
+            };
             *waiting += agent.waiting.len();
             totals.running += agent.running.len();
             totals.interrupted += agent.interrupted.len();
@@ -292,14 +315,21 @@ fn add_idle(agents: &mut Vec<AgentStatus>, registry: &Registry) {
 }
 
 fn unwatched(agents: &[AgentStatus], watchers: &[WatcherRecord]) -> Vec<String> {
-    let has_work = |a: &&AgentStatus| (!a.waiting.is_empty() && !a.human) || !a.interrupted.is_empty();
+    let has_work =
+        |a: &&AgentStatus| (!a.waiting.is_empty() && !a.human) || !a.interrupted.is_empty();
     let covered = |a: &&AgentStatus| watchers.iter().any(|w| w.duty.covers(a.agent.as_str()));
     let left = agents.iter().filter(has_work).filter(|a| !covered(a));
     left.map(|a| a.agent.to_string()).collect()
 }
 
 fn numbers(name: String, numbers: [usize; 4]) -> [String; 5] {
-    let shown = |n: usize| if n == 0 { "-".to_owned() } else { n.to_string() };
+    let shown = |n: usize| {
+        if n == 0 {
+            "-".to_owned()
+        } else {
+            n.to_string()
+        }
+    };
     let [a, b, c, d] = numbers.map(shown);
     [name, a, b, c, d]
 }
@@ -312,9 +342,14 @@ fn watcher_line(watcher: &WatcherRecord, now: Timestamp) -> String {
         (None, []) => "all agents".to_owned(),
         (None, agents) => format!("only {}", agents.join(", ")),
     };
-    let since = ago(now, &watcher.started).map(|ago| format!(", started {ago}")).unwrap_or_default();
+    let since = ago(now, &watcher.started)
+        .map(|ago| format!(", started {ago}"))
+        .unwrap_or_default();
     let jobs = count(usize::from(watcher.duty.jobs), "job");
-    clean_line(&format!("{short}  pid {}, {jobs}, {duty}{since}", watcher.pid))
+    clean_line(&format!(
+        "{short}  pid {}, {jobs}, {duty}{since}",
+        watcher.pid
+    ))
 }
 
 fn fault_line(fault: &Fault) -> String {
@@ -332,6 +367,10 @@ fn section(text: &mut String, paint: Paint, heading: &str, lines: &[String]) {
         let _ = writeln!(text, "  {line}");
     }
     if lines.len() > SHOWN {
-        let _ = writeln!(text, "  {}", paint.dim(format!("... and {} more", lines.len() - SHOWN)));
+        let _ = writeln!(
+            text,
+            "  {}",
+            paint.dim(format!("... and {} more", lines.len() - SHOWN))
+        );
     }
 }

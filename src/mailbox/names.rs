@@ -59,8 +59,22 @@ mod tests {
         assert_eq!(results("x.y.json"), Some(("x.y", None, ".json")));
         assert_eq!(results("x~12.err"), Some(("x", Some(12), ".err")));
         for other in [
-            ".out", ".x.json", "x", "x.txt", "x~.out", "x~0.out", "x~01.out", "x~+1.out", "x~a.out",
-            "x~1~2.out", "~1.out", "a b.out", "x~1.json.foreign", "x.next", "-x.out", "x~99999999999.out",
+            ".out",
+            ".x.json",
+            "x",
+            "x.txt",
+            "x~.out",
+            "x~0.out",
+            "x~01.out",
+            "x~+1.out",
+            "x~a.out",
+            "x~1~2.out",
+            "~1.out",
+            "a b.out",
+            "x~1.json.foreign",
+            "x.next",
+            "-x.out",
+            "x~99999999999.out",
         ] {
             assert_eq!(results(other), None, "{other}");
         }

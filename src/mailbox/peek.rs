@@ -9,7 +9,9 @@ use rustix::fs::FileType;
 
 use super::claim::is_held;
 use super::scan::{inboxes, list_inbox};
-use super::{CLAIMED, FAILED, Listing, Part, RECORD, RETIRED_SUFFIXES, Stray, TASK, file_name, read_record};
+use super::{
+    CLAIMED, FAILED, Listing, Part, RECORD, RETIRED_SUFFIXES, Stray, TASK, file_name, read_record,
+};
 use crate::root::Root;
 use crate::safety::{Dir, Meta};
 use crate::task::{AgentName, TaskName};
@@ -95,7 +97,10 @@ impl Peek {
     pub fn agents_in(area: &Dir) -> io::Result<Vec<AgentName>> {
         let mut agents = Vec::new();
         area.entries(|name, kind| {
-            let agent = name.to_str().ok().and_then(|name| AgentName::parse(name).ok());
+            let agent = name
+                .to_str()
+                .ok()
+                .and_then(|name| AgentName::parse(name).ok());
             if matches!(kind, FileType::Directory | FileType::Unknown) {
                 agents.extend(agent);
             }
@@ -165,7 +170,10 @@ impl Peek {
             return Ok(found);
         };
         dir.entries(|file, _| {
-            let part = file.to_str().ok().and_then(|file| Part::of(file, RETIRED_SUFFIXES));
+            let part = file
+                .to_str()
+                .ok()
+                .and_then(|file| Part::of(file, RETIRED_SUFFIXES));
             match part.filter(|part| part.earlier.is_none()) {
                 Some(part) if part.suffix == TASK => found.done += 1,
                 Some(_) => found.failed += 1,
@@ -180,7 +188,10 @@ impl Peek {
         let mut names = Vec::new();
         for dir in [&self.inbox, &self.processed].into_iter().flatten() {
             dir.entries(|file, _| {
-                let known = file.to_str().ok().and_then(|file| Part::of(file, &[TASK, CLAIMED, FAILED]));
+                let known = file
+                    .to_str()
+                    .ok()
+                    .and_then(|file| Part::of(file, &[TASK, CLAIMED, FAILED]));
                 if let Some(part) = known.filter(|part| part.earlier.is_none()) {
                     names.push(part.name.to_owned());
                 }
@@ -194,7 +205,12 @@ fn existing(area: &Dir, name: &str) -> io::Result<Option<Dir>> {
     match area.sub(name) {
         Ok(dir) => Ok(Some(dir)),
         // Missing, or a file or a link of that name, which is no folder of an agent's.
-        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP)) => {
+        Err(e)
+            if matches!(
+                e.raw_os_error(),
+                Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP)
+            ) =>
+        {
             Ok(None)
         }
         Err(e) => Err(e),
@@ -202,7 +218,9 @@ fn existing(area: &Dir, name: &str) -> io::Result<Option<Dir>> {
 }
 
 fn plain(dir: &Dir, file: &str) -> io::Result<Option<Meta>> {
-    Ok(dir.find(file)?.filter(|meta| meta.kind == FileType::RegularFile))
+    Ok(dir
+        .find(file)?
+        .filter(|meta| meta.kind == FileType::RegularFile))
 }
 
 #[cfg(test)]
@@ -217,20 +235,36 @@ mod tests {
             fs::create_dir_all(temp.path().join(dir)).unwrap();
         }
         fs::write(temp.path().join("specs/orch.yaml"), "").unwrap();
-        for file in ["inbox/a/w.task", "inbox/a/c.claimed", "inbox/a/odd", "processed/a/d.task"] {
+        for file in [
+            "inbox/a/w.task",
+            "inbox/a/c.claimed",
+            "inbox/a/odd",
+            "processed/a/d.task",
+        ] {
             fs::write(temp.path().join(file), "x").unwrap();
         }
-        for file in ["processed/a/d~1.task", "processed/a/f.failed", "processed/a/note.txt"] {
+        for file in [
+            "processed/a/d~1.task",
+            "processed/a/f.failed",
+            "processed/a/note.txt",
+        ] {
             fs::write(temp.path().join(file), "x").unwrap();
         }
         let root = Root::open(temp.path()).unwrap();
         let survey = survey(&root).unwrap();
-        let agents: Vec<_> = survey.agents.iter().map(|(peek, _)| peek.agent.as_str()).collect();
+        let agents: Vec<_> = survey
+            .agents
+            .iter()
+            .map(|(peek, _)| peek.agent.as_str())
+            .collect();
         assert_eq!(agents, ["a", "old"]);
         assert_eq!(survey.strays.len(), 1);
         let (peek, listing) = &survey.agents[0];
         assert_eq!((listing.waiting.len(), listing.claimed.len()), (1, 1));
-        assert_eq!(peek.retirements().unwrap(), Retirements { done: 1, failed: 1 });
+        assert_eq!(
+            peek.retirements().unwrap(),
+            Retirements { done: 1, failed: 1 }
+        );
         let place = |name: &str| peek.place(&TaskName::parse(name).unwrap()).unwrap();
         assert!(matches!(place("w"), Some(Place::Waiting(_))));
         assert!(matches!(place("c"), Some(Place::Interrupted(_))));

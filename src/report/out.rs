@@ -33,8 +33,7 @@ pub fn print_line(text: &str) -> Result<Reader> {
 
 /// Prints a value as indented JSON.
 pub fn print_json(value: &impl Serialize) -> Result<Reader> {
-    let text = serde_json::to_string_pretty(value).map_err(|e| {
-        Fault::io("write as JSON to", "standard output", &io::Error::other(e))
-    })?;
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|e| Fault::io("write as JSON to", "standard output", &io::Error::other(e)))?;
     print_line(&text)
 }

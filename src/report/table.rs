@@ -36,7 +36,10 @@ impl Table {
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let widths: Vec<usize> = (0..self.columns.len()).map(|at| self.width(at)).collect();
-        self.rows.iter().map(|row| self.line(row, &widths)).collect()
+        self.rows
+            .iter()
+            .map(|row| self.line(row, &widths))
+            .collect()
     }
 
     fn width(&self, column: usize) -> usize {

@@ -21,7 +21,10 @@ pub fn age(now: Timestamp, then_ns: i128) -> Duration {
 #[must_use]
 pub fn ago(now: Timestamp, time: &str) -> Option<String> {
     let then: Timestamp = time.parse().ok()?;
-    Some(format!("{} ago", short_duration(age(now, then.as_nanosecond()))))
+    Some(format!(
+        "{} ago",
+        short_duration(age(now, then.as_nanosecond()))
+    ))
 }
 
 /// The moment that `--since` means: that long before now, or a date, or a time.
@@ -62,17 +65,28 @@ mod tests {
             ("2026-05-01T12:00", "2026-05-01T12:00:00Z"),
             ("2026-05-01 12:00", "2026-05-01T12:00:00Z"),
         ] {
-            assert_eq!(parse_since(text, now).unwrap().to_string(), expected, "{text}");
+            assert_eq!(
+                parse_since(text, now).unwrap().to_string(),
+                expected,
+                "{text}"
+            );
         }
         for text in ["", "yesterday", "2026-13-01", "12", "2h ago", "-1d"] {
-            assert_eq!(parse_since(text, now).unwrap_err().kind, Kind::Usage, "{text}");
+            assert_eq!(
+                parse_since(text, now).unwrap_err().kind,
+                Kind::Usage,
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn ages_are_never_negative() {
         let now: Timestamp = "2026-05-02T00:00:00Z".parse().unwrap();
-        assert_eq!(ago(now, "2026-05-01T23:59:00Z").as_deref(), Some("1m00s ago"));
+        assert_eq!(
+            ago(now, "2026-05-01T23:59:00Z").as_deref(),
+            Some("1m00s ago")
+        );
         assert_eq!(ago(now, "2026-05-03T00:00:00Z").as_deref(), Some("0ms ago"));
         assert_eq!(ago(now, "soon"), None);
     }

@@ -26,19 +26,29 @@ impl Target {
         let usage = |message: String| Fault::new(Kind::Usage, message);
         let shown = path.display();
         let name = path.file_name().and_then(|name| name.to_str());
-        let Some(name) = name.filter(|name| name.ends_with(".tar.gz") || name.ends_with(".tgz")) else {
+        let Some(name) = name.filter(|name| name.ends_with(".tar.gz") || name.ends_with(".tgz"))
+        else {
             return Err(usage(format!("`{shown}` is not a name for an archive"))
                 .hint("it ends in `.tar.gz` or `.tgz`"));
         };
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
         let parent = std::fs::canonicalize(parent.unwrap_or(Path::new(".")))
             .map_err(|e| Fault::io("find the folder of", path, &e))?;
-        if RUNTIME_FOLDERS.iter().any(|folder| parent.starts_with(root.path.join(folder))) {
+        if RUNTIME_FOLDERS
+            .iter()
+            .any(|folder| parent.starts_with(root.path.join(folder)))
+        {
             return Err(usage(format!("`{shown}` is in a folder that orch manages"))
                 .hint("put the archive elsewhere"));
         }
-        let folder = Dir::open_named_by_user(&parent).map_err(|e| Fault::io("open", &parent, &e))?;
-        if folder.has(name).map_err(|e| Fault::io("look at", path, &e))? {
+        let folder =
+            Dir::open_named_by_user(&parent).map_err(|e| Fault::io("open", &parent, &e))?;
+        if folder
+            .has(name)
+            .map_err(|e| Fault::io("look at", path, &e))?
+        {
             return Err(exists(path));
         }
         Ok(Target {
@@ -56,7 +66,10 @@ pub(super) fn write(root: &Root, target: &Target, old: &mut Old) -> Result<()> {
     let io = |e: io::Error| Fault::io("write", &target.path, &e).hint("nothing was removed");
     let file = target.folder.create_new(&temp).map_err(io)?;
     let written = fill(root, file, old).map_err(io).and_then(|()| {
-        match target.folder.rename_new(&temp, &target.folder, &target.name) {
+        match target
+            .folder
+            .rename_new(&temp, &target.folder, &target.name)
+        {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(exists(&target.path)),
             other => other.and_then(|()| target.folder.sync()).map_err(io),
         }
@@ -69,7 +82,10 @@ pub(super) fn write(root: &Root, target: &Target, old: &mut Old) -> Result<()> {
 }
 
 fn fill(root: &Root, file: File, old: &mut Old) -> io::Result<()> {
-    let packer = GzEncoder::new(BufWriter::with_capacity(1 << 20, file), Compression::default());
+    let packer = GzEncoder::new(
+        BufWriter::with_capacity(1 << 20, file),
+        Compression::default(),
+    );
     let mut tar = tar::Builder::new(packer);
     let mut peek: Option<Peek> = None;
     let mut trouble = Ok(());
@@ -83,7 +99,11 @@ fn fill(root: &Root, file: File, old: &mut Old) -> io::Result<()> {
         })
     });
     trouble?;
-    let file = tar.into_inner()?.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let file = tar
+        .into_inner()?
+        .finish()?
+        .into_inner()
+        .map_err(io::IntoInnerError::into_error)?;
     file.sync_all()
 }
 
@@ -136,7 +156,9 @@ fn append(
     };
     tar.append_data(&mut header, path, &mut counted)?;
     if counted.bytes != old.size {
-        return Err(io::Error::other(format!("`{path}` became shorter while it was read")));
+        return Err(io::Error::other(format!(
+            "`{path}` became shorter while it was read"
+        )));
     }
     Ok(())
 }
@@ -181,8 +203,16 @@ mod tests {
         let (temp, root) = root();
         let long = "n".repeat(190);
         for name in ["x", &long] {
-            fs::write(temp.path().join(format!("processed/a/{name}.task")), "do it").unwrap();
-            fs::write(temp.path().join(format!("artifacts/a/{name}.out")), "it is done").unwrap();
+            fs::write(
+                temp.path().join(format!("processed/a/{name}.task")),
+                "do it",
+            )
+            .unwrap();
+            fs::write(
+                temp.path().join(format!("artifacts/a/{name}.out")),
+                "it is done",
+            )
+            .unwrap();
         }
         let soon = jiff::Timestamp::now().as_nanosecond() + 1_000_000_000;
         let mut old = Old::find(&root, soon).unwrap();
@@ -204,16 +234,33 @@ mod tests {
             ]
         });
         assert_eq!(found, expected.collect());
-        let names: Vec<_> = fs::read_dir(temp.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-        assert!(!names.iter().any(|name| name.to_string_lossy().ends_with(".tmp")), "{names:?}");
+        let names: Vec<_> = fs::read_dir(temp.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        assert!(
+            !names
+                .iter()
+                .any(|name| name.to_string_lossy().ends_with(".tmp")),
+            "{names:?}"
+        );
     }
 
     #[test]
     fn an_archive_is_new_and_lies_outside_the_managed_folders() {
         let (temp, root) = root();
         fs::write(temp.path().join("there.tar.gz"), "").unwrap();
-        for bad in ["there.tar.gz", "processed/x.tar.gz", "artifacts/a/x.tgz", "x.zip", "no/x.tgz"] {
-            assert!(Target::check(&root, &temp.path().join(bad)).is_err(), "{bad}");
+        for bad in [
+            "there.tar.gz",
+            "processed/x.tar.gz",
+            "artifacts/a/x.tgz",
+            "x.zip",
+            "no/x.tgz",
+        ] {
+            assert!(
+                Target::check(&root, &temp.path().join(bad)).is_err(),
+                "{bad}"
+            );
         }
         assert!(Target::check(&root, &temp.path().join("new.tgz")).is_ok());
     }

@@ -24,10 +24,17 @@ pub(super) fn check(checks: &mut Checks, root: &Root) {
         }
     };
     let own = registry.providers().len();
-    checks.good("settings", match own {
-        0 => settings::FILE.to_owned(),
-        n => format!("{} and {n} of your own in {}", settings::FILE, provider::FILE),
-    });
+    checks.good(
+        "settings",
+        match own {
+            0 => settings::FILE.to_owned(),
+            n => format!(
+                "{} and {n} of your own in {}",
+                settings::FILE,
+                provider::FILE
+            ),
+        },
+    );
     check_dirs(checks, root, &registry);
     let setups = check_agents(checks, root, &registry);
     check_inboxes(checks, root, &registry);
@@ -39,21 +46,33 @@ pub(super) fn check(checks: &mut Checks, root: &Root) {
 fn check_dirs(checks: &mut Checks, root: &Root, registry: &Registry) {
     for (name, dir) in &registry.settings().dirs {
         let path = expand_home(&dir.path).map_or_else(|| root.path.join(&dir.path), Into::into);
-        if path.is_dir() {
-            checks.good(format!("dir `{name}`"), path.display().to_string());
+        if let Some(found) = path.canonicalize().ok().filter(|path| path.is_dir()) {
+            checks.good(format!("dir `{name}`"), found.display().to_string());
         } else {
             let detail = format!("`{}` is not a folder", path.display());
-            checks.bad(format!("dir `{name}`"), detail, format!("make it, or correct its path in {}", settings::FILE));
+            checks.bad(
+                format!("dir `{name}`"),
+                detail,
+                format!("make it, or correct its path in {}", settings::FILE),
+            );
         }
     }
 }
 
 /// Every agent that has a file; gives those that can work.
-fn check_agents(checks: &mut Checks, root: &Root, registry: &Registry) -> Vec<(String, std::sync::Arc<Setup>)> {
+fn check_agents(
+    checks: &mut Checks,
+    root: &Root,
+    registry: &Registry,
+) -> Vec<(String, std::sync::Arc<Setup>)> {
     let mut setups = Vec::new();
     let agents = registry.all_agents();
     if agents.is_empty() {
-        checks.advise("agents", "there is none in specs/agents/", "write specs/agents/NAME.md, or send to a provider by its name");
+        checks.advise(
+            "agents",
+            "there is none in specs/agents/",
+            "write specs/agents/NAME.md, or send to a provider by its name",
+        );
     }
     for (name, checked) in agents {
         let what = format!("agent `{name}`");
@@ -83,7 +102,9 @@ fn check_agents(checks: &mut Checks, root: &Root, registry: &Registry) -> Vec<(S
 fn notes(root: &Path, agent: &AgentName) -> Vec<String> {
     let path = root.join("specs/agents").join(format!("{agent}.md"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    agent::parse(agent, &text).map(|(_, notes)| notes).unwrap_or_default()
+    agent::parse(agent, &text)
+        .map(|(_, notes)| notes)
+        .unwrap_or_default()
 }
 
 /// Whether all that an agent names is there.
@@ -93,29 +114,48 @@ fn faults(registry: &Registry, agent: &Agent) -> Option<Fault> {
     {
         return Some(fault);
     }
-    agent.then.iter().find_map(|next| registry.knows(next).err())
+    agent
+        .then
+        .iter()
+        .find_map(|next| registry.knows(next).err())
 }
 
 /// Inboxes that nobody works for.
 fn check_inboxes(checks: &mut Checks, root: &Root, registry: &Registry) {
     for agent in Peek::agents_in(&root.inbox).unwrap_or_default() {
-        let has_file = root.path.join("specs/agents").join(format!("{agent}.md")).exists();
+        let has_file = root
+            .path
+            .join("specs/agents")
+            .join(format!("{agent}.md"))
+            .exists();
         if has_file {
             continue;
         }
         if let Err(fault) = registry.knows(&agent) {
             let todo = fault.hint.unwrap_or_default();
-            checks.advise(format!("inbox/{agent}"), "its tasks would be rejected: there is no such agent", todo);
+            checks.advise(
+                format!("inbox/{agent}"),
+                "its tasks would be rejected: there is no such agent",
+                todo,
+            );
         }
     }
 }
 
 /// The programs that agents need.
-fn check_programs(checks: &mut Checks, registry: &Registry, setups: &[(String, std::sync::Arc<Setup>)]) {
+fn check_programs(
+    checks: &mut Checks,
+    registry: &Registry,
+    setups: &[(String, std::sync::Arc<Setup>)],
+) {
     let mut users: BTreeMap<(&str, &str, &str), Vec<&str>> = BTreeMap::new();
     for (agent, setup) in setups {
         if let Provider::Process(config) = &setup.provider {
-            let key = (setup.provider_name.as_str(), config.program(), setup.path.as_str());
+            let key = (
+                setup.provider_name.as_str(),
+                config.program(),
+                setup.path.as_str(),
+            );
             users.entry(key).or_default().push(agent);
         }
     }
@@ -125,7 +165,10 @@ fn check_programs(checks: &mut Checks, registry: &Registry, setups: &[(String, s
             Ok(found) => checks.good(what, found.display().to_string()),
             Err(fault) => {
                 let detail = format!("{}, and needed by {}", fault.message, agents.join(", "));
-                let todo = format!("install `{program}`, or name another provider in {}", settings::FILE);
+                let todo = format!(
+                    "install `{program}`, or name another provider in {}",
+                    settings::FILE
+                );
                 checks.bad(what, detail, todo);
             }
         }
@@ -138,10 +181,12 @@ fn check_presets(checks: &mut Checks, setups: &[(String, std::sync::Arc<Setup>)]
     let is_used = |name: &str| setups.iter().any(|(_, setup)| setup.provider_name == name);
     let is_found = |name: &str| {
         let config = presets::config(name);
-        config.is_some_and(|config| resolve_program(config.program(), &path, Path::new("/")).is_ok())
+        config
+            .is_some_and(|config| resolve_program(config.program(), &path, Path::new("/")).is_ok())
     };
-    let (found, missing): (Vec<&str>, Vec<&str>) =
-        presets::names().filter(|name| !is_used(name)).partition(|name| is_found(name));
+    let (found, missing): (Vec<&str>, Vec<&str>) = presets::names()
+        .filter(|name| !is_used(name))
+        .partition(|name| is_found(name));
     if !found.is_empty() {
         checks.good("also found", found.join(", "));
     }

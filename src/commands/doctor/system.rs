@@ -41,17 +41,36 @@ const TOO_FEW_INODES: u64 = 100;
 
 /// The root's own folders.
 pub(super) fn check_root(checks: &mut Checks, root: &Root) {
-    checks.good("layout", format!("{} are folders on one file system", RUNTIME_FOLDERS.join(", ")));
+    checks.good(
+        "layout",
+        format!(
+            "{} are folders on one file system",
+            RUNTIME_FOLDERS.join(", ")
+        ),
+    );
     let is_writable = |name: &&str| {
         let dir = root.dir.sub(name);
-        dir.is_ok_and(|dir| fs::accessat(dir.as_fd(), ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok())
+        dir.is_ok_and(|dir| {
+            fs::accessat(
+                dir.as_fd(),
+                ".",
+                Access::WRITE_OK | Access::EXEC_OK,
+                AtFlags::EACCESS,
+            )
+            .is_ok()
+        })
     };
-    let (_, locked): (Vec<&str>, Vec<&str>) = RUNTIME_FOLDERS.iter().partition(|name| is_writable(name));
+    let (_, locked): (Vec<&str>, Vec<&str>) =
+        RUNTIME_FOLDERS.iter().partition(|name| is_writable(name));
     if locked.is_empty() {
         checks.good("writable", "all of them");
     } else {
         let folders = locked.join(", ");
-        checks.bad("writable", format!("you may not write in {folders}"), format!("`chown` or `chmod u+rwx` {folders}"));
+        checks.bad(
+            "writable",
+            format!("you may not write in {folders}"),
+            format!("`chown` or `chmod u+rwx` {folders}"),
+        );
     }
     check_space(checks, root);
     check_file_system(checks, root);
@@ -82,37 +101,68 @@ fn check_space(checks: &mut Checks, root: &Root) {
 fn check_file_system(checks: &mut Checks, root: &Root) {
     let kind = fs::fstatfs(root.dir.as_fd()).map_or(0, |stat| stat.f_type as u64 & 0xffff_ffff);
     let known = FILE_SYSTEMS.iter().find(|(number, _)| *number == kind);
-    let name = known.map_or_else(|| format!("unknown kind {kind:#x}"), |(_, name)| (*name).to_owned());
+    let name = known.map_or_else(
+        || format!("unknown kind {kind:#x}"),
+        |(_, name)| (*name).to_owned(),
+    );
     if root.remote {
-        checks.advise("file system", format!("{name}: locks and renames may not hold"), "move the root to a local disk, or start `orch watch --any-fs`, which polls");
+        checks.advise(
+            "file system",
+            format!("{name}: locks and renames may not hold"),
+            "move the root to a local disk, or start `orch watch --any-fs`, which polls",
+        );
     } else {
         checks.good("file system", name);
     }
     let temp = format!(".doctor-{}", uuid::Uuid::now_v7());
     match root.logs.create_new(&temp) {
         Ok(file) => try_file(checks, &root.logs, &temp, &file),
-        Err(e) => checks.bad("a file in logs/", format!("cannot be made: {e}"), "make logs/ writable, and see whether the disk is full"),
+        Err(e) => checks.bad(
+            "a file in logs/",
+            format!("cannot be made: {e}"),
+            "make logs/ writable, and see whether the disk is full",
+        ),
     }
     let _ = root.logs.remove(&temp);
     match root.logs.create_unnamed() {
         Ok(_) => checks.good("unnamed files (O_TMPFILE)", "work"),
-        Err(e) => checks.note("unnamed files (O_TMPFILE)", format!("{e}; hidden files with a name are used instead")),
+        Err(e) => checks.note(
+            "unnamed files (O_TMPFILE)",
+            format!("{e}; hidden files with a name are used instead"),
+        ),
     }
 }
 
 fn try_file(checks: &mut Checks, dir: &Dir, name: &str, file: &File) {
     match lock::try_exclusive(file) {
         Ok(true) => checks.good("locks (flock)", "work"),
-        Ok(false) => checks.bad("locks (flock)", "a new file is locked already", "move the root to another file system"),
-        Err(e) => checks.bad("locks (flock)", e.to_string(), "without locks two watchers could take one task: move the root to another file system"),
+        Ok(false) => checks.bad(
+            "locks (flock)",
+            "a new file is locked already",
+            "move the root to another file system",
+        ),
+        Err(e) => checks.bad(
+            "locks (flock)",
+            e.to_string(),
+            "without locks two watchers could take one task: move the root to another file system",
+        ),
     }
     match lease(dir, name) {
-        Ok(()) => checks.good("leases", "work: a task is taken as soon as its writer closes it"),
-        Err(e) => checks.note("leases", format!("{e}; a task is taken when it has not changed for 500 ms")),
+        Ok(()) => checks.good(
+            "leases",
+            "work: a task is taken as soon as its writer closes it",
+        ),
+        Err(e) => checks.note(
+            "leases",
+            format!("{e}; a task is taken when it has not changed for 500 ms"),
+        ),
     }
     match rename(dir, name) {
         Ok(()) => checks.good("rename without replacing", "works"),
-        Err(e) => checks.note("rename without replacing", format!("{e}; link and unlink are used instead")),
+        Err(e) => checks.note(
+            "rename without replacing",
+            format!("{e}; link and unlink are used instead"),
+        ),
     }
 }
 
@@ -143,13 +193,23 @@ pub(super) fn check(checks: &mut Checks, root: Option<&Root>) {
     check_openat2(checks);
     check_inotify(checks, root);
     match process::become_subreaper() {
-        Ok(()) => checks.good("orphans", "are adopted (subreaper), and ended with their task"),
-        Err(e) => checks.bad("orphans", format!("cannot be adopted: {e}"), "`orch watch` needs a kernel of 3.4 or later"),
+        Ok(()) => checks.good(
+            "orphans",
+            "are adopted (subreaper), and ended with their task",
+        ),
+        Err(e) => checks.bad(
+            "orphans",
+            format!("cannot be adopted: {e}"),
+            "`orch watch` needs a kernel of 3.4 or later",
+        ),
     }
     if process::cgroup_is_available() {
         checks.good("cgroup", "each watcher has one: nothing escapes it");
     } else {
-        checks.note("cgroup", "not available: a process that clears its environment and closes its output can escape");
+        checks.note(
+            "cgroup",
+            "not available: a process that clears its environment and closes its output can escape",
+        );
     }
 }
 
@@ -157,7 +217,10 @@ fn check_openat2(checks: &mut Checks) {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match fs::openat2(fs::CWD, ".", flags, Mode::empty(), ResolveFlags::BENEATH) {
         Ok(_) => checks.good("openat2", "works"),
-        Err(e) => checks.note("openat2", format!("{e}; folders are opened one by one without following links, which is as safe")),
+        Err(e) => checks.note(
+            "openat2",
+            format!("{e}; folders are opened one by one without following links, which is as safe"),
+        ),
     }
 }
 
@@ -168,8 +231,12 @@ fn check_inotify(checks: &mut Checks, root: Option<&Root>) {
     };
     let shown = |n: Option<u64>| n.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
     let (watches, instances) = (limit("max_user_watches"), limit("max_user_instances"));
-    let detail = format!("{} watches, {} instances for each user", shown(watches), shown(instances));
-    let tried = root.map_or(Ok(()), |root| try_watch(root));
+    let detail = format!(
+        "{} watches, {} instances for each user",
+        shown(watches),
+        shown(instances)
+    );
+    let tried = root.map_or(Ok(()), try_watch);
     match tried {
         Ok(()) => checks.good("inotify", detail),
         Err(e) => checks.advise("inotify", format!("does not work: {e} ({detail})"), "raise fs.inotify.max_user_watches and max_user_instances with `sysctl`, or start `orch watch --poll 1s`"),

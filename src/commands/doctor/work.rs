@@ -14,21 +14,32 @@ pub(super) fn check(checks: &mut Checks, root: &Root) {
     let watchers = match living_watchers(root.logs.path()) {
         Ok(watchers) => watchers,
         Err(e) => {
-            checks.bad("watchers", format!("cannot read the locks in logs/: {e}"), "make logs/ readable");
+            checks.bad(
+                "watchers",
+                format!("cannot read the locks in logs/: {e}"),
+                "make logs/ readable",
+            );
             Vec::new()
         }
     };
     let pids: Vec<String> = watchers.iter().map(|w| format!("pid {}", w.pid)).collect();
     match pids.as_slice() {
         [] => checks.good("watchers", "none is running"),
-        all => checks.good("watchers", format!("{} running: {}", all.len(), all.join(", "))),
+        all => checks.good(
+            "watchers",
+            format!("{} running: {}", all.len(), all.join(", ")),
+        ),
     }
     match survey(root) {
         Ok(found) => {
             check_claims(checks, &found, watchers.is_empty());
             check_strays(checks, &found);
         }
-        Err(e) => checks.bad("inboxes", format!("cannot be read: {e}"), "make inbox/ and what is in it readable"),
+        Err(e) => checks.bad(
+            "inboxes",
+            format!("cannot be read: {e}"),
+            "make inbox/ and what is in it readable",
+        ),
     }
 }
 
@@ -57,7 +68,11 @@ fn check_claims(checks: &mut Checks, found: &Survey, nobody_watches: bool) {
     if stale.is_empty() {
         checks.good("claims of dead watchers", "none");
     } else {
-        checks.advise("claims of dead watchers", stale.join(", "), "`orch watch` takes them over");
+        checks.advise(
+            "claims of dead watchers",
+            stale.join(", "),
+            "`orch watch` takes them over",
+        );
     }
 }
 
@@ -67,7 +82,11 @@ fn check_strays(checks: &mut Checks, found: &Survey) {
     }
     for stray in found.strays.iter().take(SHOWN) {
         let detail = format!("{}, and is left alone", stray.why);
-        checks.advise(&stray.path, detail, "if it is meant as a task, rename it to NAME.task");
+        checks.advise(
+            &stray.path,
+            detail,
+            "if it is meant as a task, rename it to NAME.task",
+        );
     }
     if found.strays.len() > SHOWN {
         checks.note("strays", format!("{} more", found.strays.len() - SHOWN));

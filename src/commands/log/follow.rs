@@ -45,7 +45,11 @@ pub(super) fn run(log: &mut Log) -> Result<u8> {
     if log.print_all()? == Reader::Gone {
         return Ok(exit::DONE);
     }
-    let pause = if log.root.remote { POLL } else { Duration::from_secs(60) };
+    let pause = if log.root.remote {
+        POLL
+    } else {
+        Duration::from_secs(60)
+    };
     loop {
         let reader = match news.recv_timeout(pause) {
             Ok(News::Stop(code)) => return Ok(code),
@@ -104,7 +108,11 @@ impl Watches {
 
     /// Looks at what an event named: a record, or a new agent's folder.
     fn look(&mut self, log: &mut Log, path: &Path) -> Result<Reader> {
-        let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+        let name = |path: &Path| {
+            path.file_name()
+                .and_then(|name| name.to_str())
+                .map(str::to_owned)
+        };
         let (Some(file), Some(folder)) = (name(path), path.parent()) else {
             return Ok(Reader::There);
         };
@@ -134,7 +142,11 @@ fn sort_out(event: notify::Result<Event>) -> Vec<News> {
         _ => false,
     };
     let newest = event.paths.into_iter().next_back();
-    newest.filter(|_| appeared).map(News::At).into_iter().collect()
+    newest
+        .filter(|_| appeared)
+        .map(News::At)
+        .into_iter()
+        .collect()
 }
 
 fn unwatchable(error: &notify::Error) -> Fault {

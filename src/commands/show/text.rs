@@ -25,7 +25,11 @@ const STDERR_BYTES: u64 = 4 << 10;
 pub(super) fn page(view: &View, peek: &Peek) -> String {
     let paint = Paint::stdout();
     let now = Timestamp::now();
-    let mut text = format!("{}  {}\n", paint.strong(&view.task), standing(view, now, paint));
+    let mut text = format!(
+        "{}  {}\n",
+        paint.strong(&view.task),
+        standing(view, now, paint)
+    );
     if let Some(why) = &view.damaged {
         let _ = writeln!(text, "\n{} {}", paint.bad("damaged:"), clean_line(why));
     }
@@ -48,10 +52,16 @@ fn standing(view: &View, now: Timestamp, paint: Paint) -> String {
         Place::Waiting(_) => format!("{} for {time}", paint.odd("waiting")),
         Place::Running(_) => format!("{} for {time}", paint.good("running")),
         Place::Interrupted(_) if view.record.is_some() => {
-            format!("{} but not put away: its watcher died, and the next one does it", paint.odd("finished"))
+            format!(
+                "{} but not put away: its watcher died, and the next one does it",
+                paint.odd("finished")
+            )
         }
         Place::Interrupted(_) => {
-            format!("{} (its watcher died; the next one takes it over)", paint.odd("interrupted"))
+            format!(
+                "{} (its watcher died; the next one takes it over)",
+                paint.odd("interrupted")
+            )
         }
         Place::Done(_) => format!("{} {time} ago", paint.good("done")),
         Place::Failed(_) => match &view.record {
@@ -70,9 +80,16 @@ fn facts(record: &Record, now: Timestamp, paint: Paint) -> String {
     if !record.provider.is_empty() {
         rows.push(("provider", record.provider.clone()));
     }
-    rows.extend(record.command.as_ref().map(|words| ("command", shell_words(words))));
+    rows.extend(
+        record
+            .command
+            .as_ref()
+            .map(|words| ("command", shell_words(words))),
+    );
     rows.extend(record.cwd.clone().map(|cwd| ("cwd", cwd)));
-    let ended = ago(now, &record.end_time).map(|ago| format!("  ({ago})")).unwrap_or_default();
+    let ended = ago(now, &record.end_time)
+        .map(|ago| format!("  ({ago})"))
+        .unwrap_or_default();
     rows.push(("started", record.start_time.clone()));
     rows.push(("ended", format!("{}{ended}", record.end_time)));
     rows.push(("took", short_duration(seconds(record.duration))));
@@ -97,7 +114,10 @@ fn usage(record: &Record) -> Vec<(&'static str, String)> {
         return Vec::new();
     };
     let tokens = |n: Option<u64>, way: &str| n.map(|n| format!("{n} {way}"));
-    let both = [tokens(usage.input_tokens, "in"), tokens(usage.output_tokens, "out")];
+    let both = [
+        tokens(usage.input_tokens, "in"),
+        tokens(usage.output_tokens, "out"),
+    ];
     let both: Vec<String> = both.into_iter().flatten().collect();
     let mut rows = Vec::new();
     if !both.is_empty() {
@@ -131,7 +151,11 @@ fn write_files(text: &mut String, view: &View, peek: &Peek, paint: Paint) {
     }
     let kept = earlier_tasks(peek, &view.name);
     if kept > 0 {
-        let note = format!("{} of this name in processed/{}", count(kept, "earlier task"), peek.agent);
+        let note = format!(
+            "{} of this name in processed/{}",
+            count(kept, "earlier task"),
+            peek.agent
+        );
         let _ = writeln!(text, "  {}", paint.dim(note));
     }
 }
@@ -142,15 +166,27 @@ fn write_earlier(text: &mut String, view: &View, paint: Paint) {
     }
     let _ = writeln!(text, "\n{}", paint.strong("earlier"));
     for earlier in &view.earlier {
-        let _ = writeln!(text, "  {}~{}  {}", view.name, earlier.number, earlier_line(earlier, paint));
+        let _ = writeln!(
+            text,
+            "  {}~{}  {}",
+            view.name,
+            earlier.number,
+            earlier_line(earlier, paint)
+        );
     }
 }
 
 fn earlier_line(earlier: &Earlier, paint: Paint) -> String {
     let Some(record) = &earlier.record else {
-        return format!("{}  ended by a crash, without a record", paint.odd("interrupted"));
+        return format!(
+            "{}  ended by a crash, without a record",
+            paint.odd("interrupted")
+        );
     };
-    let error = record.error.as_ref().map(|fault| format!("  {}", clean_line(&fault.message)));
+    let error = record
+        .error
+        .as_ref()
+        .map(|fault| format!("  {}", clean_line(&fault.message)));
     format!(
         "{}  {}  {}{}",
         status_word(record.status, paint, 9),
@@ -165,8 +201,14 @@ fn write_answer(text: &mut String, view: &View, peek: &Peek, paint: Paint) {
     let (agent, name) = (&peek.agent, &view.name);
     let out = file_name(name, OUT);
     let Ok(Some((bytes, cut))) = head(peek, &out) else {
-        if is_live && peek.artifacts.as_ref().is_some_and(|d| d.has(&file_name(name, RAW)).unwrap_or(false)) {
-            let how = format!("it prints JSON: `tail -f artifacts/{agent}/{name}{RAW}` shows it live");
+        if is_live
+            && peek
+                .artifacts
+                .as_ref()
+                .is_some_and(|d| d.has(&file_name(name, RAW)).unwrap_or(false))
+        {
+            let how =
+                format!("it prints JSON: `tail -f artifacts/{agent}/{name}{RAW}` shows it live");
             let _ = writeln!(text, "\n{}", paint.dim(how));
         }
         return;
@@ -183,7 +225,11 @@ fn write_answer(text: &mut String, view: &View, peek: &Peek, paint: Paint) {
         let _ = writeln!(text, "  {line}");
     }
     if cut || lines.len() > ANSWER_LINES {
-        let _ = writeln!(text, "  {}", paint.dim(format!("... the whole of it is in artifacts/{agent}/{out}")));
+        let _ = writeln!(
+            text,
+            "  {}",
+            paint.dim(format!("... the whole of it is in artifacts/{agent}/{out}"))
+        );
     }
 }
 
