@@ -45,6 +45,10 @@ pub struct Meta {
 }
 
 impl Meta {
+    #[allow(
+        clippy::useless_conversion,
+        reason = "the type differs between architectures"
+    )]
     fn of(stat: &fs::Stat) -> Meta {
         let nanos = |s: i64, n: u64| i128::from(s) * 1_000_000_000 + i128::from(n);
         Meta {
