@@ -79,7 +79,7 @@ impl Root {
                 return Err(Fault::new(
                     Kind::SafetyViolation,
                     format!(
-                        "`{}` is on another file system than the root",
+                        "`{}` is on another file system or mount than the root",
                         dir.path().display()
                     ),
                 )

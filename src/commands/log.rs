@@ -17,13 +17,13 @@ use crate::cli;
 use crate::error::{Fault, Kind, Result, exit};
 use crate::mailbox::{FAILED, Part, Peek, RECORD, TASK, read_record};
 use crate::record::Record;
-use crate::report::{
-    Paint, Reader, clean_line, parse_since, print_line, short_duration, status_word,
-};
+use crate::report::{Paint, Reader, clean_line, parse_since, print, short_duration, status_word};
 use crate::root::Root;
 use crate::safety::Dir;
 use crate::task::AgentName;
 
+/// So much is printed at once.
+const BATCH_BYTES: usize = 64 << 10;
 /// A record is written after the end that it tells of; clocks and file systems may round.
 const SLACK_NS: i128 = 2_000_000_000;
 
@@ -70,12 +70,13 @@ enum Filter {
     Failed,
 }
 
-/// A record to be shown. Its text is read again when its turn comes: 100,000 answers are too many
-/// to hold.
+/// A record to be shown. As JSON it is read again when its turn comes: 100,000 answers are too
+/// many to hold, 100,000 lines are not.
 struct Entry {
     end: String,
     agent: AgentName,
     file: String,
+    line: Option<String>,
 }
 
 impl Log {
@@ -121,12 +122,46 @@ impl Log {
         entries.sort_unstable_by(|a: &Entry, b| {
             (&a.end, &a.agent, &a.file).cmp(&(&b.end, &b.agent, &b.file))
         });
+        let mut batch = String::new();
         for entry in entries {
-            if self.print_one(&entry.agent, &entry.file)? == Reader::Gone {
-                return Ok(Reader::Gone);
+            self.add_text(&entry, &mut batch)?;
+            if batch.len() >= BATCH_BYTES {
+                if print(&batch)? == Reader::Gone {
+                    return Ok(Reader::Gone);
+                }
+                batch.clear();
             }
         }
-        Ok(Reader::There)
+        print(&batch)
+    }
+
+    /// Adds what is printed for a record, unless it was shown already.
+    fn add_text(&mut self, entry: &Entry, batch: &mut String) -> Result<()> {
+        let key = Key {
+            file: format!("{}/{}", entry.agent, entry.file),
+            end: Some(entry.end.clone()),
+        };
+        if !self.seen.insert(key) {
+            return Ok(());
+        }
+        let text = match &entry.line {
+            Some(line) => Some(line.clone()),
+            None => self.json(&entry.agent, &entry.file)?,
+        };
+        if let Some(text) = text {
+            batch.push_str(&text);
+            batch.push('\n');
+        }
+        Ok(())
+    }
+
+    fn json(&self, agent: &AgentName, file: &str) -> Result<Option<String>> {
+        let Some(dir) = self.peek(agent)?.artifacts else {
+            return Ok(None);
+        };
+        // Removed or spoilt since it was listed: then there is nothing to show.
+        let record = read_record(&dir, file).ok().flatten();
+        Ok(record.and_then(|record| serde_json::to_string(&record).ok()))
     }
 
     fn collect(&mut self, agent: &AgentName, entries: &mut Vec<Entry>) -> Result<()> {
@@ -143,39 +178,34 @@ impl Log {
         .map_err(|e| Fault::io("read", dir.path(), &e))?;
         for file in files {
             if let Some(record) = self.read(&peek, dir, &file)? {
-                entries.push(Entry {
-                    end: record.end_time,
-                    agent: agent.clone(),
-                    file,
-                });
+                entries.push(self.entry(agent, file, &record));
             }
         }
         Ok(())
     }
 
-    /// Prints a record unless it was shown already.
+    fn entry(&self, agent: &AgentName, file: String, record: &Record) -> Entry {
+        Entry {
+            end: record.end_time.clone(),
+            agent: agent.clone(),
+            line: (self.form == Form::Lines).then(|| line(record, &file, self.paint)),
+            file,
+        }
+    }
+
+    /// Prints one record unless it was shown already.
     fn print_one(&mut self, agent: &AgentName, file: &str) -> Result<Reader> {
         let peek = self.peek(agent)?;
-        let Some(dir) = &peek.artifacts else {
+        let Some(dir) = peek.artifacts.as_ref().filter(|_| self.is_candidate(file)) else {
             return Ok(Reader::There);
         };
-        if !self.is_candidate(file) {
-            return Ok(Reader::There);
-        }
         let Some(record) = self.read(&peek, dir, file)? else {
             return Ok(Reader::There);
         };
-        let key = Key {
-            file: format!("{agent}/{file}"),
-            end: Some(record.end_time.clone()),
-        };
-        if !self.seen.insert(key) {
-            return Ok(Reader::There);
-        }
-        match self.form {
-            Form::Json => print_line(&serde_json::to_string(&record).unwrap_or_default()),
-            Form::Lines => print_line(&line(&record, file, self.paint)),
-        }
+        let entry = self.entry(agent, file.to_owned(), &record);
+        let mut text = String::new();
+        self.add_text(&entry, &mut text)?;
+        print(&text)
     }
 
     fn peek(&self, agent: &AgentName) -> Result<Peek> {

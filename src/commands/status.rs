@@ -132,24 +132,30 @@ impl Status {
 
     fn write_counts(&self, text: &mut String, paint: Paint) {
         use Align::{Left, Right};
-        let mut table = Table::new(&[Left, Right, Right, Right, Right]);
-        table.row(["agent", "waiting", "running", "done", "failed"].map(str::to_owned));
-        for agent in &self.agents {
-            let running = agent.running.len() + agent.interrupted.len();
-            let name = agent.agent.to_string();
-            table.row(numbers(
-                name,
-                [agent.waiting.len(), running, agent.done, agent.failed],
-            ));
-        }
         let t = &self.totals;
-        let all = [
-            t.waiting + t.waiting_for_person,
-            t.running + t.interrupted,
-            t.done,
-            t.failed,
+        // A column that is nearly always empty is left out then.
+        let keep = |cells: [String; 6]| {
+            let shown = move |(at, cell)| (at != 3 || t.interrupted > 0).then_some(cell);
+            cells.into_iter().enumerate().filter_map(shown)
+        };
+        let mut table = Table::new(&[Left, Right, Right, Right, Right, Right]);
+        let heads = [
+            "agent",
+            "waiting",
+            "running",
+            "interrupted",
+            "done",
+            "failed",
         ];
-        table.row(numbers("total".to_owned(), all));
+        table.row(keep(heads.map(str::to_owned)));
+        for a in &self.agents {
+            let (running, interrupted) = (a.running.len(), a.interrupted.len());
+            let counts = [a.waiting.len(), running, interrupted, a.done, a.failed];
+            table.row(keep(numbers(a.agent.to_string(), counts)));
+        }
+        let waiting = t.waiting + t.waiting_for_person;
+        let counts = [waiting, t.running, t.interrupted, t.done, t.failed];
+        table.row(keep(numbers("total".to_owned(), counts)));
         let lines = table.lines();
         for (at, line) in lines.iter().enumerate() {
             let line = match at {
@@ -322,7 +328,7 @@ fn unwatched(agents: &[AgentStatus], watchers: &[WatcherRecord]) -> Vec<String> 
     left.map(|a| a.agent.to_string()).collect()
 }
 
-fn numbers(name: String, numbers: [usize; 4]) -> [String; 5] {
+fn numbers(name: String, numbers: [usize; 5]) -> [String; 6] {
     let shown = |n: usize| {
         if n == 0 {
             "-".to_owned()
@@ -330,8 +336,8 @@ fn numbers(name: String, numbers: [usize; 4]) -> [String; 5] {
             n.to_string()
         }
     };
-    let [a, b, c, d] = numbers.map(shown);
-    [name, a, b, c, d]
+    let [a, b, c, d, e] = numbers.map(shown);
+    [name, a, b, c, d, e]
 }
 
 fn watcher_line(watcher: &WatcherRecord, now: Timestamp) -> String {

@@ -290,7 +290,7 @@ fn check_inside(root: &Root, dir: &Dir) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "`{}` is on another file system than the root",
+        "`{}` is on another file system or mount than the root",
         dir.path().display()
     );
     Err(Fault::new(Kind::SafetyViolation, message)

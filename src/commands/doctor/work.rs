@@ -3,8 +3,10 @@
 use super::Checks;
 use crate::mailbox::{Place, Survey, survey};
 use crate::process::living_watchers;
-use crate::report::{count, short_duration};
+use crate::registry::Registry;
+use crate::report::{age, count, short_duration};
 use crate::root::Root;
+use crate::task::AgentName;
 
 /// So many strays are named.
 const SHOWN: usize = 10;
@@ -32,7 +34,11 @@ pub(super) fn check(checks: &mut Checks, root: &Root) {
     }
     match survey(root) {
         Ok(found) => {
-            check_claims(checks, &found, watchers.is_empty());
+            let registry = Registry::load(&root.path).ok();
+            let is_human = |agent: &AgentName| registry.as_ref().is_some_and(|r| r.is_human(agent));
+            let waiting = waiting(&found, &is_human);
+            check_waiting(checks, waiting, watchers.is_empty());
+            check_claims(checks, &found);
             check_strays(checks, &found);
         }
         Err(e) => checks.bad(
@@ -43,15 +49,45 @@ pub(super) fn check(checks: &mut Checks, root: &Root) {
     }
 }
 
-fn check_claims(checks: &mut Checks, found: &Survey, nobody_watches: bool) {
-    let now = jiff::Timestamp::now();
-    let (mut running, mut stale, mut waiting) = (0, Vec::new(), 0);
+/// How many tasks wait: for a watcher, and for a person.
+fn waiting(found: &Survey, is_human: &dyn Fn(&AgentName) -> bool) -> (usize, usize) {
+    let (mut agents, mut people) = (0, 0);
     for (peek, listing) in &found.agents {
-        waiting += listing.waiting.len();
+        let sum = if is_human(&peek.agent) {
+            &mut people
+        } else {
+            &mut agents
+        };
+        *sum += listing.waiting.len();
+    }
+    (agents, people)
+}
+
+fn check_waiting(checks: &mut Checks, (agents, people): (usize, usize), nobody_watches: bool) {
+    let detail = format!("{} waiting", count(agents, "task"));
+    if agents > 0 && nobody_watches {
+        checks.advise("tasks", detail, "nobody works on them: type `orch watch`");
+    } else {
+        checks.good("tasks", detail);
+    }
+    if people > 0 {
+        let detail = format!("{} waiting for a person", count(people, "task"));
+        checks.advise(
+            "people",
+            detail,
+            "`orch status` names them, and tells how to answer",
+        );
+    }
+}
+
+fn check_claims(checks: &mut Checks, found: &Survey) {
+    let now = jiff::Timestamp::now();
+    let (mut running, mut stale) = (0, Vec::new());
+    for (peek, listing) in &found.agents {
         for name in &listing.claimed {
             match peek.claim(name) {
                 Ok(Some(Place::Interrupted(since))) => {
-                    let age = short_duration(crate::report::age(now, since));
+                    let age = short_duration(age(now, since));
                     stale.push(format!("{}/{name} ({age})", peek.agent));
                 }
                 Ok(Some(_)) => running += 1,
@@ -59,20 +95,10 @@ fn check_claims(checks: &mut Checks, found: &Survey, nobody_watches: bool) {
             }
         }
     }
-    let detail = format!("{} waiting, {running} running", count(waiting, "task"));
-    if waiting > 0 && nobody_watches {
-        checks.advise("tasks", detail, "nobody works on them: type `orch watch`");
-    } else {
-        checks.good("tasks", detail);
-    }
-    if stale.is_empty() {
-        checks.good("claims of dead watchers", "none");
-    } else {
-        checks.advise(
-            "claims of dead watchers",
-            stale.join(", "),
-            "`orch watch` takes them over",
-        );
+    checks.good("claims", format!("{} running", count(running, "task")));
+    if !stale.is_empty() {
+        let todo = "`orch watch` takes them over";
+        checks.advise("claims of dead watchers", stale.join(", "), todo);
     }
 }
 
