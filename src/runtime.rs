@@ -16,6 +16,9 @@ use crate::registry::Registry;
 use crate::root::Root;
 use crate::sys;
 
+/// Asks the engine to stop.
+type Stop = Box<dyn Fn() + Send>;
+
 /// How a watch ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Ended {
@@ -37,7 +40,7 @@ pub fn watch(
     let registry = Registry::load(&root.path)?;
     let wake = Wake::new().map_err(|e| system("prepare to wait", &e))?;
     let signal = Arc::new(AtomicU8::new(0));
-    let stop: Arc<Mutex<Option<Box<dyn Fn() + Send>>>> = Arc::default();
+    let stop: Arc<Mutex<Option<Stop>>> = Arc::default();
     let _signals = {
         let (signal, stop, wake) = (signal.clone(), stop.clone(), wake.clone());
         Signals::install(move |which| {

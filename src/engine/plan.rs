@@ -228,7 +228,7 @@ impl Chain {
         if answer.len() <= room {
             body.push_str(answer);
         } else {
-            body.push_str(&answer[..answer.floor_char_boundary(room)]);
+            body.push_str(&answer[..floor_char_boundary(answer, room)]);
             body.push_str(&cut);
         }
         render(&header, &body)
@@ -242,4 +242,13 @@ fn merged(
     let mut all = agent.clone();
     all.extend(task.iter().map(|(key, value)| (key.clone(), value.clone())));
     all
+}
+
+/// The last place at or before `limit` where a character begins.
+fn floor_char_boundary(text: &str, limit: usize) -> usize {
+    let limit = limit.min(text.len());
+    (0..=limit)
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0)
 }

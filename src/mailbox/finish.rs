@@ -31,7 +31,7 @@ const FOREIGN: &str = ".json.foreign";
 
 /// What is set aside together, the record last: while it is there, the rest is known to belong to
 /// a task that was committed.
-const RESULTS: [&str; 5] = [OUT, RAW, ERR, PROMPT, RECORD];
+pub(super) const RESULTS: [&str; 5] = [OUT, RAW, ERR, PROMPT, RECORD];
 
 /// A committed record is at most this large: 8 KiB of output, escaped, and its surroundings.
 const MAX_RECORD_BYTES: u64 = 4 << 20;

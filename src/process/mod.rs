@@ -26,6 +26,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
+pub use cgroup::is_available as cgroup_is_available;
 pub use guard::{GUARD, GUARD_LAUNCH, guard_launch_main, guard_main};
 pub use run::Processes;
 pub use signals::{Signal, Signals};

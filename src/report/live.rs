@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::text::{Paint, clean_line, short_duration};
+use super::text::{Paint, clean_line, short_duration, status_word};
 use crate::engine::Notice;
 use crate::error::Fault;
-use crate::record::{Record, Status};
+use crate::record::Record;
 
 /// Prints notices as lines: finished tasks to standard output, trouble to standard error.
 #[derive(Debug, Clone, Copy)]
@@ -114,13 +114,7 @@ impl Live {
 }
 
 fn finished(record: &Record, paint: Paint) -> String {
-    let word = match record.status {
-        Status::Succeeded => paint.good("done     "),
-        Status::TimedOut => paint.bad("timed out"),
-        Status::Rejected => paint.bad("rejected "),
-        Status::Cancelled => paint.odd("cancelled"),
-        _ => paint.bad("failed   "),
-    };
+    let word = status_word(record.status, paint, 9);
     let time = Duration::try_from_secs_f64(record.duration).unwrap_or_default();
     let mut line = format!(
         "{word} {}/{}  {}",

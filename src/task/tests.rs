@@ -96,13 +96,19 @@ fn front_matter_may_be_spelled_in_several_ways() {
         "\u{feff}---\nthen:\n  - reviewer\n--- \nx",
     ] {
         let task = Task::parse(text.as_bytes()).unwrap();
-        assert_eq!(task.header.then.as_ref().unwrap()[0].as_str(), "reviewer", "{text}");
+        assert_eq!(
+            task.header.then.as_ref().unwrap()[0].as_str(),
+            "reviewer",
+            "{text}"
+        );
         assert_eq!(task.body(), "x");
     }
     let task = Task::parse(b"---\nworkflow: w\n---").unwrap();
     assert_eq!(task.body(), "");
-    let task = Task::parse(b"---\ncontext:\nthen:\n---\nx").unwrap();
+    let task = Task::parse(b"---\ncontext:\n---\nx").unwrap();
     assert!(task.header.is_empty());
+    let task = Task::parse(b"---\nthen:\n---\nx").unwrap();
+    assert_eq!(task.header.then, Some(Vec::new()));
 }
 
 #[test]
