@@ -105,9 +105,9 @@ fn front_matter_may_be_spelled_in_several_ways() {
     }
     let task = Task::parse(b"---\nworkflow: w\n---").unwrap();
     assert_eq!(task.body(), "");
-    let task = Task::parse(b"---\ncontext:\n---\nx").unwrap();
+    let task = Task::parse(b"---\ncontext:\nthen:\n---\nx").unwrap();
     assert!(task.header.is_empty());
-    let task = Task::parse(b"---\nthen:\n---\nx").unwrap();
+    let task = Task::parse(b"---\nthen: []\n---\nx").unwrap();
     assert_eq!(task.header.then, Some(Vec::new()));
 }
 
