@@ -140,7 +140,10 @@ fn say(sum: &Sum, fault: Option<&Fault>, live: usize, words: &cli::CleanProcesse
     };
     kept(live, "one of that name waits or is worked on");
     kept(sum.changed, "changed or moved in the meantime");
-    kept(sum.left, "an error came first");
+    if sum.left > 0 {
+        let tasks = count(sum.left, "task");
+        eprintln!("not reached: {tasks}, of which the first may have lost some of its results");
+    }
     Ok(())
 }
 
