@@ -284,6 +284,8 @@ mod fault {
         match plan.mode {
             Mode::Signal(signal) => {
                 kill_process(getpid(), signal).map_err(io::Error::from)?;
+                // Another thread may be the one that takes it: this one goes no further meanwhile.
+                std::thread::sleep(std::time::Duration::from_millis(20));
                 Ok(())
             }
             Mode::Error(errno) => Err(errno.into()),

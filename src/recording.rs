@@ -1,12 +1,13 @@
 //! Recorded answers, so that agents can be tried again with no model: `--record` and `replay`.
 //!
 //! A recording is `artifacts/_recordings/<key>.json`; the key is the SHA-256 of provider, model,
-//! system prompt and prompt. A changed prompt is a miss, never a guess: the fault names the nearest
+//! parameters, system prompt and prompt. A changed prompt is a miss, never a guess: the fault names the nearest
 //! recording and what differs.
 
 use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Fault, Kind};
@@ -24,6 +25,9 @@ pub struct Recording {
     /// With which model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// With which parameters.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub params: Map<String, Value>,
     /// With which system prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub system: String,
@@ -34,12 +38,14 @@ pub struct Recording {
 }
 
 /// What to look for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Question<'a> {
     /// Only answers of this provider, where one is named.
     pub provider: Option<&'a str>,
     /// Only answers of this model, where one is named.
     pub model: Option<&'a str>,
+    /// Only answers with these parameters, where there are any.
+    pub params: &'a Map<String, Value>,
     /// The agent's system prompt.
     pub system: &'a str,
     /// What is asked.
@@ -50,7 +56,13 @@ impl Recording {
     /// The name of its file, without the ending.
     #[must_use]
     pub fn key(&self) -> String {
-        let key = serde_json::json!([self.provider, self.model, self.system, self.prompt]);
+        let key = serde_json::json!([
+            self.provider,
+            self.model,
+            self.params,
+            self.system,
+            self.prompt
+        ]);
         format!("{:x}", Sha256::digest(key.to_string()))
     }
 
@@ -65,6 +77,7 @@ impl Recording {
             && question
                 .model
                 .is_none_or(|model| self.model.as_deref() == Some(model))
+            && (question.params.is_empty() || *question.params == self.params)
     }
 }
 
@@ -143,13 +156,14 @@ fn miss(all: &[(String, Recording)], question: &Question<'_>) -> Fault {
     }
     if nearest.prompt == question.prompt {
         return fault.hint(format!(
-            "artifacts/{FOLDER}/{name} answers this prompt, but is of `{}`{}",
+            "artifacts/{FOLDER}/{name} answers this prompt, but is of `{}`{} with parameters {}",
             nearest.provider,
             nearest
                 .model
                 .as_ref()
                 .map(|m| format!(" with model `{m}`"))
                 .unwrap_or_default(),
+            serde_json::json!(nearest.params),
         ));
     }
     let same = common_start(&nearest.prompt, question.prompt);
@@ -189,16 +203,20 @@ mod tests {
         Recording {
             provider: provider.into(),
             model: None,
+            params: Map::new(),
             system: String::new(),
             prompt: prompt.into(),
             answer: answer.into(),
         }
     }
 
+    static NONE: std::sync::OnceLock<Map<String, Value>> = std::sync::OnceLock::new();
+
     fn ask<'a>(provider: Option<&'a str>, prompt: &'a str) -> Question<'a> {
         Question {
             provider,
             model: None,
+            params: NONE.get_or_init(Map::new),
             system: "",
             prompt,
         }

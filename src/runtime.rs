@@ -11,7 +11,7 @@ use crate::disk::{Disk, Durability};
 use crate::engine::{Engine, Listener, Options, Summary};
 use crate::error::{Fault, Kind, Result};
 use crate::mailbox::Mailbox;
-use crate::process::{Duty, Processes, Signals, TASK_VARIABLE, Tree, Wake, Watcher};
+use crate::process::{Duty, Processes, Signals, Tree, Wake, Watcher, tasks_above};
 use crate::registry::Registry;
 use crate::root::Root;
 use crate::sys;
@@ -36,7 +36,7 @@ pub fn watch(
     listener: Arc<Listener>,
 ) -> Result<Ended> {
     start_diagnostics(root);
-    options.ancestor = std::env::var(TASK_VARIABLE).ok();
+    options.ancestors = tasks_above();
     let registry = Registry::load(&root.path)?;
     let wake = Wake::new().map_err(|e| system("prepare to wait", &e))?;
     let signal = Arc::new(AtomicU8::new(0));

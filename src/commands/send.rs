@@ -15,13 +15,16 @@ use crate::cli;
 use crate::disk::{Disk, Durability};
 use crate::engine::Options;
 use crate::error::{Fault, Kind, Result, exit};
-use crate::mailbox::{Mailbox, OUT, RECORD, file_name, fresh_name, read_record, scan};
+use crate::mailbox::{
+    ANSWERS, CLAIMED, Mailbox, OUT, RECORD, TASK, file_name, fresh_name, read_record, scan,
+};
 use crate::process::{TASK_VARIABLE, living_watchers};
 use crate::record::Record;
 use crate::registry::Registry;
 use crate::report::{clean, print_fault};
 use crate::root::Root;
 use crate::runtime;
+use crate::safety::FileId;
 use crate::task::{AgentName, Header, MAX_TASK_BYTES, Task, TaskName, render};
 
 /// While waiting for somebody else's work, how often to see whether that somebody is alive.
@@ -32,16 +35,32 @@ pub(super) fn run(root: Option<&Path>, words: cli::Send) -> Result<u8> {
     let root = Arc::new(Root::discover(root)?);
     let mailbox = Mailbox::new(root.clone(), Disk::new(Durability::Power));
     let agent = AgentName::parse(&words.agent).map_err(usage)?;
-    Registry::load(&root.path)?.knows(&agent)?;
+    let registry = Registry::load(&root.path)?;
+    registry.knows(&agent)?;
     let text = compose(&words)?;
-    Task::parse(text.as_bytes())?;
-    let name = submit(&mailbox, &agent, words.name.as_deref(), &text)?;
+    check(&registry, &agent, &Task::parse(text.as_bytes())?.header)?;
+    if words.wait {
+        refuse_to_wait_for_itself(&mailbox, &agent)?;
+    }
+    let name = match &words.name {
+        Some(name) => TaskName::parse(name).map_err(usage)?,
+        None => fresh_name(Timestamp::now(), &uuid::Uuid::now_v7()),
+    };
+    let earlier = record_id(&mailbox, &agent, &name)?;
+    submit(&mailbox, &agent, &name, &text)?;
     if !words.wait {
         say_sent(&words, &agent, &name);
         say_if_nobody_watches(&mailbox, &agent);
         return Ok(exit::DONE);
     }
-    match wait(&root, &mailbox, &agent, &name, &words)? {
+    let errand = Errand {
+        mailbox: &mailbox,
+        agent: &agent,
+        name: &name,
+        earlier,
+        deadline: words.timeout.map(|timeout| Instant::now() + timeout),
+    };
+    match wait(&root, &errand, &words)? {
         Waited::Result(record) => report(&mailbox, &agent, &name, &record, words.json),
         Waited::Stopped(code) => Ok(code),
     }
@@ -119,18 +138,23 @@ fn context(pairs: &[String]) -> Result<Map<String, Value>> {
         .collect()
 }
 
-fn submit(
-    mailbox: &Mailbox,
-    agent: &AgentName,
-    name: Option<&str>,
-    text: &str,
-) -> Result<TaskName> {
-    let (name, chosen) = match name {
-        Some(name) => (TaskName::parse(name).map_err(usage)?, true),
-        None => (fresh_name(Timestamp::now(), &uuid::Uuid::now_v7()), false),
-    };
-    mailbox.submit(agent, &name, text).map_err(|e| {
-        if chosen && e.kind() == std::io::ErrorKind::AlreadyExists {
+/// Finds out before it is sent what would reject the task later.
+fn check(registry: &Registry, agent: &AgentName, header: &Header) -> Result<()> {
+    if let Some(provider) = &header.provider {
+        registry.setup(agent, Some(provider))?;
+    }
+    for next in header.then.iter().flatten() {
+        registry.knows(next)?;
+    }
+    if let Some(dir) = &header.dir {
+        registry.settings().dir(dir)?;
+    }
+    Ok(())
+}
+
+fn submit(mailbox: &Mailbox, agent: &AgentName, name: &TaskName, text: &str) -> Result<()> {
+    mailbox.submit(agent, name, text).map_err(|e| {
+        if e.kind() == std::io::ErrorKind::AlreadyExists {
             return Fault::new(
                 Kind::Busy,
                 format!("`{agent}/{name}` is waiting or being worked on"),
@@ -138,8 +162,27 @@ fn submit(
             .hint("choose another name, or leave --name out");
         }
         Fault::io("put a task in", format!("inbox/{agent}"), &e)
-    })?;
-    Ok(name)
+    })
+}
+
+/// What is waited for.
+struct Errand<'a> {
+    mailbox: &'a Mailbox,
+    agent: &'a AgentName,
+    name: &'a TaskName,
+    /// The result of an earlier task of this name, which is not the one.
+    earlier: Option<FileId>,
+    deadline: Option<Instant>,
+}
+
+/// Which file the record of this name is.
+fn record_id(mailbox: &Mailbox, agent: &AgentName, name: &TaskName) -> Result<Option<FileId>> {
+    let found = mailbox
+        .agent(agent)
+        .and_then(|folders| folders.artifacts.find(&file_name(name, RECORD)));
+    let found =
+        found.map_err(|e| Fault::io("look for a result of", format!("{agent}/{name}"), &e))?;
+    Ok(found.map(|meta| meta.id))
 }
 
 enum Waited {
@@ -148,22 +191,21 @@ enum Waited {
 }
 
 /// Waits for the record, and does the work here where nobody else is there to do it.
-fn wait(
-    root: &Arc<Root>,
-    mailbox: &Mailbox,
-    agent: &AgentName,
-    name: &TaskName,
-    words: &cli::Send,
-) -> Result<Waited> {
-    if is_watched(mailbox, agent) {
-        refuse_to_wait_for_itself(mailbox)?;
-    }
-    let deadline = words.timeout.map(|timeout| Instant::now() + timeout);
+fn wait(root: &Arc<Root>, errand: &Errand<'_>, words: &cli::Send) -> Result<Waited> {
+    let Errand {
+        mailbox,
+        agent,
+        name,
+        deadline,
+        ..
+    } = *errand;
+    let mut was_gone = false;
     loop {
         if !is_watched(mailbox, agent) {
             let options = Options {
                 jobs: 1,
                 only: Some((agent.clone(), name.clone())),
+                until: deadline,
                 record: words.record,
                 ..Options::default()
             };
@@ -173,15 +215,15 @@ fn wait(
                 return Ok(Waited::Stopped(code));
             }
         }
-        if let Some(record) = wait_for_record(mailbox, agent, name, deadline)? {
+        if let Some(record) = wait_for_record(errand)? {
             return Ok(Waited::Result(Box::new(record)));
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return Err(
-                Fault::new(Kind::Busy, format!("`{agent}/{name}` is not finished yet")).hint(
-                    format!("it goes on; `orch show {agent}/{name}` tells how it stands"),
-                ),
-            );
+            let fault = Fault::new(Kind::Busy, format!("`{agent}/{name}` is not finished yet"));
+            return Err(fault.hint(match is_watched(mailbox, agent) {
+                true => format!("it goes on; `orch show {agent}/{name}` tells how it stands"),
+                false => "it waits in its inbox; `orch watch` works on it".to_owned(),
+            }));
         }
         if waits_for_person(mailbox, agent, name)? {
             return Err(Fault::new(
@@ -190,15 +232,39 @@ fn wait(
             )
             .hint(format!("write the answer below a line `--- answer` in inbox/{agent}/{name}.task, then rename it to {name}.reply")));
         }
+        // One look may miss a file that is just being renamed.
+        let is_gone = is_gone(mailbox, agent, name)?;
+        if is_gone && was_gone {
+            return Err(Fault::new(
+                Kind::Cancelled,
+                format!("`{agent}/{name}` was taken away before it was done"),
+            ));
+        }
+        was_gone = is_gone;
     }
 }
 
+/// Whether nothing of the task is in the inbox.
+fn is_gone(mailbox: &Mailbox, agent: &AgentName, name: &TaskName) -> Result<bool> {
+    let look = || -> std::io::Result<bool> {
+        let folders = mailbox.agent(agent)?;
+        let answers = ANSWERS.iter().map(|(suffix, _)| *suffix);
+        for suffix in [TASK, CLAIMED].into_iter().chain(answers) {
+            if folders.inbox.has(&file_name(name, suffix))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    look().map_err(|e| Fault::io("look for", format!("{agent}/{name}"), &e))
+}
+
 /// An agent that waits for a task of its own, while it holds the only slot, would wait for ever.
-fn refuse_to_wait_for_itself(mailbox: &Mailbox) -> Result<()> {
+fn refuse_to_wait_for_itself(mailbox: &Mailbox, agent: &AgentName) -> Result<()> {
     let root = &mailbox.root;
     let marker = std::env::var(TASK_VARIABLE).unwrap_or_default();
     let ours = format!("{}:{}:", root.id.dev, root.id.ino);
-    if marker.starts_with(&ours) && all_slots_busy(mailbox).unwrap_or(false) {
+    if marker.starts_with(&ours) && all_slots_busy(mailbox, agent).unwrap_or(false) {
         return Err(Fault::new(
             Kind::Busy,
             "every slot of the watcher is busy, one of them with the task that asks: waiting would never end",
@@ -208,13 +274,20 @@ fn refuse_to_wait_for_itself(mailbox: &Mailbox) -> Result<()> {
     Ok(())
 }
 
-fn all_slots_busy(mailbox: &Mailbox) -> std::io::Result<bool> {
-    let slots: usize = living_watchers(mailbox.root.logs.path())?
+/// Whether those who would do the work of this agent all have something to do.
+fn all_slots_busy(mailbox: &Mailbox, agent: &AgentName) -> std::io::Result<bool> {
+    let mut watchers = living_watchers(mailbox.root.logs.path())?;
+    watchers.retain(|watcher| watcher.duty.covers(agent.as_str()));
+    if watchers.is_empty() {
+        return Ok(false);
+    }
+    let slots: usize = watchers
         .iter()
         .map(|watcher| usize::from(watcher.duty.jobs))
         .sum();
+    let theirs = |agent: &AgentName| watchers.iter().any(|w| w.duty.covers(agent.as_str()));
     let mut busy = 0;
-    for listing in scan(mailbox, |_| true)?.agents {
+    for listing in scan(mailbox, theirs)?.agents {
         for name in &listing.claimed {
             busy += usize::from(mailbox.is_worked_on(&listing.folders, name)?);
         }
@@ -227,20 +300,19 @@ fn waits_for_person(mailbox: &Mailbox, agent: &AgentName, name: &TaskName) -> Re
     let folders = mailbox
         .agent(agent)
         .map_err(|e| Fault::io("open the folders of", agent.as_str(), &e))?;
-    let waiting = folders
-        .inbox
-        .has(&file_name(name, crate::mailbox::TASK))
-        .unwrap_or(false);
+    let waiting = folders.inbox.has(&file_name(name, TASK)).unwrap_or(false);
     Ok(waiting && registry.is_human(agent))
 }
 
 /// Waits until the record is there, for a while; the folder's events only say when to look.
-fn wait_for_record(
-    mailbox: &Mailbox,
-    agent: &AgentName,
-    name: &TaskName,
-    deadline: Option<Instant>,
-) -> Result<Option<Record>> {
+fn wait_for_record(errand: &Errand<'_>) -> Result<Option<Record>> {
+    let Errand {
+        mailbox,
+        agent,
+        name,
+        deadline,
+        ..
+    } = *errand;
     let folders = mailbox
         .agent(agent)
         .map_err(|e| Fault::io("open the folders of", agent.as_str(), &e))?;
@@ -261,10 +333,12 @@ fn wait_for_record(
     });
     let until = deadline.map_or_else(|| Instant::now() + CHECK, |d| d.min(Instant::now() + CHECK));
     loop {
-        let record = read_record(&folders.artifacts, &file)
-            .map_err(|e| Fault::io("read", folders.artifacts.path().join(&file), &e))?;
-        if record.is_some() {
-            return Ok(record);
+        if record_id(mailbox, agent, name)?.is_some_and(|id| errand.earlier != Some(id)) {
+            let record = read_record(&folders.artifacts, &file)
+                .map_err(|e| Fault::io("read", folders.artifacts.path().join(&file), &e))?;
+            if record.is_some() {
+                return Ok(record);
+            }
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
 use super::Engine;
-use super::plan::Plan;
+use super::plan::{Plan, merged};
 use super::queue::Item;
 use super::worker::Finished;
 use crate::disk::{Point, at};
@@ -49,7 +49,7 @@ pub(super) enum Tried {
     /// Orch stops.
     Stopped(Box<Record>),
     /// Its claim was taken away.
-    Cancelled(Box<Record>),
+    Cancelled(Box<Finished>),
     /// Orch stops, and what came of it cannot be written down.
     Abandoned,
 }
@@ -153,8 +153,11 @@ impl Engine {
     /// The recorded answer: `params: {of: PROVIDER}` says whose, else anybody's will do.
     fn replayed(&self, plan: &Plan) -> Result<String, Fault> {
         let (header, agent) = (&plan.task.header, &plan.setup.agent);
+        let mut params = merged(&agent.params, &header.params);
+        let of = params.shift_remove("of");
         let question = Question {
-            provider: agent.params.get("of").and_then(|of| of.as_str()),
+            provider: of.as_ref().and_then(|of| of.as_str()),
+            params: &params,
             model: header.model.as_deref().or(agent.model.as_deref()),
             system: agent.system.trim(),
             prompt: plan.task.body(),
@@ -225,7 +228,7 @@ impl Engine {
         };
         match ending {
             Ending::Stopped => return Ok(Tried::Stopped(Box::new(finished.record))),
-            Ending::Cancelled => return Ok(Tried::Cancelled(Box::new(finished.record))),
+            Ending::Cancelled => return Ok(Tried::Cancelled(Box::new(finished))),
             _ => {}
         }
         if let Retry::After(asked) = verdict.retry
@@ -262,7 +265,11 @@ impl Engine {
             let stdin = self.stdin(claim, plan, invocation)?;
             at(Point::RunStderr)?;
             let stderr = match desk.spare_stderr.take() {
-                Some(spare) => spare,
+                Some(mut spare) => {
+                    // It may have been written to and emptied again.
+                    spare.rewind()?;
+                    spare
+                }
                 None => claim.folders.artifacts.create_unnamed()?,
             };
             at(Point::RunSpawn)?;
@@ -295,22 +302,29 @@ impl Engine {
         let Files { attempt, stderr } = files;
         if let Ending::OutputTooLarge { limit } = ending {
             // What it printed beyond the limit before it was ended is nobody's.
-            attempt
-                .output
-                .set_len(limit.min(attempt.output.metadata()?.len()))?;
+            for file in [&attempt.output, stderr] {
+                file.set_len(limit.min(file.metadata()?.len()))?;
+            }
         }
         let verdict = self.judge(plan, config, ending, files)?;
         fill(&mut record, ending, &verdict, attempt)?;
         let mut outputs = vec![attempt.output.try_clone()?];
         record.files = vec![self.file_entry(claim, attempt.suffix, &attempt.output)?];
-        if let Some(text) = verdict.text.as_ref().filter(|_| attempt.suffix == RAW) {
+        // What was cancelled may have a successor of its name, whose files are not to be touched.
+        let named =
+            ending != Ending::Cancelled || self.mailbox.is_output(claim, &attempt.output)?;
+        if let Some(text) = verdict
+            .text
+            .as_ref()
+            .filter(|_| named && attempt.suffix == RAW)
+        {
             let answer = self.write_answer(claim, text)?;
             record
                 .files
                 .insert(0, self.file_entry(claim, OUT, &answer)?);
             outputs.push(answer);
         }
-        if stderr.metadata()?.len() > 0 {
+        if named && stderr.metadata()?.len() > 0 {
             name_stderr(claim, stderr)?;
             record.files.push(self.file_entry(claim, ERR, stderr)?);
             outputs.push(stderr.try_clone()?);
@@ -342,6 +356,7 @@ impl Engine {
         let recording = Recording {
             provider: record.provider.clone(),
             model: header.model.as_ref().or(agent.model.as_ref()).cloned(),
+            params: merged(&agent.params, &header.params),
             system: agent.system.trim().to_owned(),
             prompt: plan.task.body().to_owned(),
             answer,

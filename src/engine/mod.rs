@@ -41,6 +41,9 @@ const SCAN_SHARE: u32 = 20;
 const TIMER: Duration = Duration::from_secs(30);
 /// Where events cannot be had, a scan is made this often.
 const POLL: Duration = Duration::from_secs(1);
+/// While there are claims of others, a scan is made this often: where the end of their watcher is
+/// not told by its lock file, this notices it.
+const CLAIMS: Duration = Duration::from_secs(2);
 /// How soon to look again for somebody else's claim to end.
 const SOON: Duration = Duration::from_millis(50);
 
@@ -57,10 +60,12 @@ pub struct Options {
     pub only: Option<(AgentName, TaskName)>,
     /// Scan this often instead of waiting for events.
     pub poll: Option<Duration>,
+    /// Stop at this time, whatever is left.
+    pub until: Option<Instant>,
     /// Keep every answer for the replay provider.
     pub record: bool,
-    /// The task that this process itself runs under, as its marker says.
-    pub ancestor: Option<String>,
+    /// The tasks that this process itself runs under, as their markers say.
+    pub ancestors: Vec<String>,
 }
 
 /// What an engine has done when it ends.
@@ -185,7 +190,10 @@ impl Engine {
             }
             self.queue.forget_wake();
             let started = Instant::now();
-            let found = match self.scan_once() {
+            let free = self.wakes.len().saturating_sub(self.queue.glance().working);
+            // In bulk a worker is free again in a moment.
+            let room = if bulk { free.max(1) } else { free };
+            let found = match self.scan_once(room) {
                 Ok((agents, found)) => {
                     if self.watch_agents(&mut watch, &agents) {
                         // A new folder may have got its first task before its watch.
@@ -204,14 +212,15 @@ impl Engine {
             };
             let cost = started.elapsed();
             let (quiet, people) = (found.is_quiet(), found.waiting_for_person);
-            let others = found.claims_of_others > 0;
             let soon = found.recovery_busy;
+            let claims = found.claims_of_others > 0;
+            let only_claims = claims && found.waiting == 0 && found.adopted.is_empty();
             bulk = found.waiting > BULK && !(watch.is_some() && self.is_slow());
             if bulk {
                 watch = None;
             }
             self.queue.publish(found.turns, found.adopted);
-            let ends = self.options.drain || self.options.only.is_some();
+            let ends = self.ends();
             quiet_scans = if quiet && self.queue.glance().is_idle() {
                 quiet_scans + 1
             } else {
@@ -220,28 +229,47 @@ impl Engine {
             if ends && quiet_scans >= 2 {
                 return Ok(people);
             }
+            let until = self.options.until;
+            let in_time = |at: Instant| until.map_or(at, |until| at.min(until));
             let timing = Timing {
-                rescan_at: started + LIST_AGE.max(cost * SCAN_SHARE),
-                timer_at: started
-                    + match (soon, ends && others) {
-                        (true, _) => SOON,
-                        (false, true) => SOON * 4,
-                        (false, false) => self.timer(watch.is_some() || bulk),
-                    },
+                rescan_at: in_time(started + LIST_AGE.max(cost * SCAN_SHARE)),
+                timer_at: in_time(if soon {
+                    started + SOON
+                } else {
+                    started
+                        + self
+                            .timer(watch.is_some() || bulk, claims)
+                            .max(cost * SCAN_SHARE)
+                }),
                 ends,
+                only_claims,
                 quiet_scans,
             };
             if self.wait(&mut bulk, &timing).stopped {
                 return Ok(people);
             }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                self.stopper()();
+                return Ok(people);
+            }
         }
     }
 
-    fn timer(&self, watching: bool) -> Duration {
-        match self.options.poll {
+    /// Whether the engine ends when nothing is left to do.
+    fn ends(&self) -> bool {
+        self.options.drain || self.options.only.is_some()
+    }
+
+    fn timer(&self, watching: bool, claims: bool) -> Duration {
+        let usual = match self.options.poll {
             Some(poll) => poll,
             None if watching => TIMER,
             None => POLL,
+        };
+        match claims {
+            true if self.ends() => usual.min(SOON * 4),
+            true => usual.min(CLAIMS),
+            false => usual,
         }
     }
 
@@ -258,9 +286,10 @@ impl Engine {
         if timing.quiet_scans == 1 && timing.ends {
             return self.queue.glance();
         }
-        let ends = timing.ends;
+        // Where there are only claims of others, idle workers are no news.
+        let awaits_workers = timing.ends && !timing.only_claims;
         let glance = self.queue.wait_until(Some(timing.timer_at), |g| {
-            g.woken || (ends && timing.quiet_scans == 0 && g.is_idle())
+            g.woken || (awaits_workers && g.is_idle())
         });
         if glance.left > 0 && !glance.stopped {
             // A list that is being worked off is not thrown away at every event.
@@ -334,14 +363,14 @@ impl Engine {
         any_new
     }
 
-    fn scan_once(&self) -> Result<(Vec<AgentListing>, Found)> {
+    fn scan_once(&self, room: usize) -> Result<(Vec<AgentListing>, Found)> {
         self.scans.fetch_add(1, Ordering::Relaxed);
         self.reopen_handles_in_time();
         self.registry.refresh(&|fault| self.trouble(fault));
         let found = scan(&self.mailbox, |agent| self.is_wanted(agent))
             .map_err(|e| Fault::io("read", self.mailbox.root.inbox.path(), &e))?;
         self.report_strays(&found);
-        self.sort(found)
+        self.sort(found, room)
     }
 
     /// Handles are opened anew now and then, so that a folder that was replaced is found.
@@ -363,12 +392,12 @@ impl Engine {
         self.options.agents.is_empty() || self.options.agents.contains(agent)
     }
 
-    fn sort(&self, scan: Scan) -> Result<(Vec<AgentListing>, Found)> {
+    fn sort(&self, scan: Scan, room: usize) -> Result<(Vec<AgentListing>, Found)> {
         let mut found = Found::default();
         let mut listings = scan.agents;
         for listing in &mut listings {
             let agent = &listing.folders.agent;
-            self.sort_claims(listing, &mut found)?;
+            self.sort_claims(listing, room, &mut found)?;
             if agent.as_str() == "shell" || agent.as_str() == "orch" {
                 continue;
             }
@@ -449,5 +478,6 @@ struct Timing {
     rescan_at: Instant,
     timer_at: Instant,
     ends: bool,
+    only_claims: bool,
     quiet_scans: u32,
 }

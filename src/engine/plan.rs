@@ -235,7 +235,8 @@ impl Chain {
     }
 }
 
-fn merged(
+/// The agent's parameters, with the task's own on top.
+pub(super) fn merged(
     agent: &serde_json::Map<String, serde_json::Value>,
     task: &serde_json::Map<String, serde_json::Value>,
 ) -> serde_json::Map<String, serde_json::Value> {

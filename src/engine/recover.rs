@@ -25,16 +25,25 @@ impl Engine {
     }
 
     /// Tells the claims of the living from those of the dead, which are then locked by us.
-    pub(super) fn sort_claims(&self, listing: &AgentListing, found: &mut Found) -> Result<()> {
+    /// No more are taken than there are workers to do them: another watcher may be idle.
+    pub(super) fn sort_claims(
+        &self,
+        listing: &AgentListing,
+        room: usize,
+        found: &mut Found,
+    ) -> Result<()> {
         for name in &listing.claimed {
             let agent = &listing.folders.agent;
             if self.is_excluded(agent, name) {
                 continue;
             }
-            let adopted = self
-                .mailbox
-                .adopt(&listing.folders, name)
-                .map_err(|e| Fault::io("look at the claim", listing.folders.inbox.path(), &e))?;
+            let adopted = if found.adopted.len() < room {
+                let looked = self.mailbox.adopt(&listing.folders, name);
+                looked
+                    .map_err(|e| Fault::io("look at the claim", listing.folders.inbox.path(), &e))?
+            } else {
+                None
+            };
             match adopted {
                 Some(claim) => found.adopted.push(claim),
                 None if self.is_ancestor(agent, name) => {}
@@ -105,10 +114,8 @@ impl Engine {
     }
 
     fn is_ancestor(&self, agent: &AgentName, name: &TaskName) -> bool {
-        self.options
-            .ancestor
-            .as_ref()
-            .is_some_and(|marker| *marker == self.marker(agent, name))
+        let marker = self.marker(agent, name);
+        self.options.ancestors.contains(&marker)
     }
 
     /// With one task to work on, the claims of others are none of our business.

@@ -200,10 +200,11 @@ impl Engine {
                         return self.give_back_or_drop(claim);
                     }
                 }
-                Ok(Tried::Stopped(record) | Tried::Cancelled(record)) => {
+                Ok(Tried::Stopped(record)) => {
                     self.keep(&claim, &record);
                     return self.give_back_or_drop(claim);
                 }
+                Ok(Tried::Cancelled(finished)) => return self.finish_cancelled(&claim, &finished),
                 Ok(Tried::Abandoned) => return,
                 Err(e) => {
                     // Nothing was run: the files of the attempt could not be made.
@@ -264,12 +265,7 @@ impl Engine {
         });
         match committed {
             Some(Commit::Done) => self.wrap_up(&claim, record, desk),
-            Some(Commit::Lost) => {
-                self.finish_cancelled(&claim, record);
-                (self.listener)(&Notice::Cancelled {
-                    target: &claim.target(),
-                });
-            }
+            Some(Commit::Lost) => self.finish_cancelled(&claim, &finished),
             None => {}
         }
     }
@@ -294,7 +290,12 @@ impl Engine {
     }
 
     /// The claim was taken from us. A canceller that died before its last step is helped out.
-    fn finish_cancelled(&self, claim: &Claim, record: &Record) {
+    /// Where it left a record, what the agent printed stays beside that; else it is kept as an
+    /// attempt, unless a later task of the name has begun and has set it aside already.
+    fn finish_cancelled(&self, claim: &Claim, finished: &Finished) {
+        (self.listener)(&Notice::Cancelled {
+            target: &claim.target(),
+        });
         if claim.is_ours().unwrap_or(false) {
             let retired = self.mailbox.retire(claim, Status::Cancelled);
             if let Err(e) = retired {
@@ -310,8 +311,9 @@ impl Engine {
                 crate::mailbox::RECORD,
             ))
             .unwrap_or(true);
-        if !has_own_record {
-            self.keep(claim, record);
+        let is_ours = |output| self.mailbox.is_output(claim, output).unwrap_or(false);
+        if !has_own_record && finished.outputs.first().is_some_and(is_ours) {
+            self.keep(claim, &finished.record);
         }
     }
 

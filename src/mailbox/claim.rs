@@ -126,8 +126,9 @@ impl Mailbox {
         at(Point::ClaimAside)?;
         let earlier = has_result(folders, &held.name)?;
         if earlier {
-            // While `NAME.claimed` is there, the record may be that of a task not yet retired.
-            if folders.inbox.has(&claimed)? {
+            // While `NAME.claimed` is there, the record may be that of a task not yet retired; and
+            // where the task has gone since it was opened, the record is the one it got.
+            if folders.inbox.has(&claimed)? || !held.is_waiting()? {
                 return Ok(None);
             }
             self.set_aside(folders, &held.name)?;
@@ -264,6 +265,15 @@ impl Held {
     #[must_use]
     pub fn folders(&self) -> &Arc<AgentBox> {
         &self.folders
+    }
+
+    /// Whether the waiting file still is the one that we locked.
+    fn is_waiting(&self) -> io::Result<bool> {
+        let there = self
+            .folders
+            .inbox
+            .find(&file_name(&self.name, self.suffix))?;
+        Ok(there.is_some_and(|meta| meta.id == self.id))
     }
 }
 

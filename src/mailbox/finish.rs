@@ -4,13 +4,13 @@
 //! waited out, and how recovery finishes what a dead owner began.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 use super::{AgentBox, CLAIMED, Claim, FAILED, Mailbox, TASK, aside_name, file_name, first_free};
 use crate::disk::{COMMIT, Point, at};
 use crate::mailbox::claim::Adoption;
 use crate::record::{Record, Status};
-use crate::safety::Dir;
+use crate::safety::{Dir, Meta};
 use crate::task::{AgentName, TaskName};
 
 /// The live output of a provider that prints text.
@@ -149,6 +149,21 @@ impl Mailbox {
         )
     }
 
+    /// Whether the output of the task's name is this file, and not that of a later task.
+    pub fn is_output(&self, claim: &Claim, file: &File) -> io::Result<bool> {
+        let id = Meta::of_file(file)?.id;
+        for suffix in [OUT, RAW] {
+            let there = claim
+                .folders
+                .artifacts
+                .find(&file_name(&claim.name, suffix))?;
+            if there.is_some_and(|meta| meta.id == id) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// How often this task has been tried since the last committed result of its name.
     pub fn setbacks(&self, folders: &AgentBox, name: &TaskName) -> io::Result<Setback> {
         let dir = &folders.artifacts;
@@ -214,6 +229,19 @@ impl Mailbox {
         }
     }
 
+    /// Publishes a record while the owner may be publishing its own: through a file without a name,
+    /// as the owner's temporary file is not ours to touch.
+    fn publish_beside_owner(&self, dir: &Dir, name: &TaskName, record: &Record) -> io::Result<()> {
+        at(COMMIT.create)?;
+        let mut file = dir.create_unnamed()?;
+        at(COMMIT.write)?;
+        file.write_all(&to_bytes(record))?;
+        self.disk.sync_file(COMMIT.sync, &file)?;
+        at(COMMIT.rename)?;
+        dir.give_name(&file, &file_name(name, RECORD))?;
+        self.disk.sync_dir(COMMIT.sync_folder, dir)
+    }
+
     fn publish_record(
         &self,
         dir: &Dir,
@@ -248,7 +276,6 @@ impl Mailbox {
     }
 
     fn write_next(&self, claim: &Claim, next: &Next) -> io::Result<()> {
-        use std::io::Write;
         let dir = &claim.folders.artifacts;
         let temp = format!(".{}.next", claim.name);
         at(Point::CommitNext)?;
@@ -322,13 +349,7 @@ impl Mailbox {
         record: &Record,
     ) -> io::Result<Commit> {
         let claimed = file_name(name, CLAIMED);
-        let published = self.publish_record(
-            &folders.artifacts,
-            name,
-            &file_name(name, RECORD),
-            &to_bytes(record),
-        );
-        match published {
+        match self.publish_beside_owner(&folders.artifacts, name, record) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(Commit::Lost),
             other => other?,
         }

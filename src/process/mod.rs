@@ -45,7 +45,16 @@ pub const TASK_VARIABLE: &str = "ORCH_TASK";
 /// would not do: an agent can clear it.
 #[must_use]
 pub fn is_inside_a_task() -> bool {
-    std::env::var_os(TASK_VARIABLE).is_some() || procfs::an_ancestor_has(TASK_VARIABLE)
+    std::env::var_os(TASK_VARIABLE).is_some() || !procfs::values_above(TASK_VARIABLE).is_empty()
+}
+
+/// The tasks that this process runs under, one inside the other, as their markers say.
+#[must_use]
+pub fn tasks_above() -> Vec<String> {
+    procfs::values_above(TASK_VARIABLE)
+        .into_iter()
+        .filter_map(|value| value.into_string().ok())
+        .collect()
 }
 
 /// One program to be run to its end.

@@ -3,7 +3,7 @@
 //! Everything here may be out of date when it returns; only a pidfd pins a process. It must never
 //! signal by number.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -127,11 +127,12 @@ pub(super) fn self_and_ancestors() -> Vec<i32> {
     line
 }
 
-/// Whether a process above this one was started with a variable of this name.
-pub(super) fn an_ancestor_has(name: &str) -> bool {
+/// The values of a variable that this process and those above it were started with.
+pub(super) fn values_above(name: &str) -> Vec<OsString> {
     self_and_ancestors()
         .into_iter()
-        .any(|pid| variable(&environ(pid), name).is_some())
+        .filter_map(|pid| variable(&environ(pid), name).map(OsStr::to_owned))
+        .collect()
 }
 
 /// Opens a process and then asks again whether it is the wanted one: from here on its number

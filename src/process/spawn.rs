@@ -21,6 +21,9 @@ pub enum SpawnError {
     /// There is no such file.
     #[error("cannot start `{}`: there is no such program", .0.display())]
     NotFound(PathBuf),
+    /// There is a folder of that name.
+    #[error("cannot start `{}`: it is a folder", .0.display())]
+    IsFolder(PathBuf),
     /// The folder that it was to run in is missing.
     #[error("cannot start `{}`: the folder `{}` does not exist", .program.display(), .cwd.display())]
     NoFolder {
@@ -78,6 +81,7 @@ impl SpawnError {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             SpawnError::NotFound(_) => "install it, or correct the provider's `command`".into(),
+            SpawnError::IsFolder(_) => "name the program in it in the provider's `command`".into(),
             SpawnError::NoFolder { .. } => "create the folder, or correct `cwd`".into(),
             SpawnError::NoInterpreter { interpreter, .. } => {
                 format!("install `{interpreter}`, or correct the first line of the script")
@@ -98,6 +102,7 @@ impl SpawnError {
     fn kind(&self) -> Kind {
         match self {
             SpawnError::NotFound(_)
+            | SpawnError::IsFolder(_)
             | SpawnError::NoInterpreter { .. }
             | SpawnError::NotExecutable(_)
             | SpawnError::NotAProgram(_) => Kind::ProviderNotFound,
@@ -233,6 +238,8 @@ pub fn resolve_program(
             Ok(path)
         } else if path.is_file() {
             Err(SpawnError::NotExecutable(path).into())
+        } else if path.is_dir() {
+            Err(SpawnError::IsFolder(path).into())
         } else {
             Err(SpawnError::NotFound(path).into())
         };
