@@ -188,13 +188,7 @@ impl Disk {
 
     fn write_temp(self, points: &Publish, dir: &Dir, temp: &str, bytes: &[u8]) -> io::Result<()> {
         at(points.create)?;
-        let mut file = match dir.create_new(temp) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                dir.remove(temp)?;
-                dir.create_new(temp)?
-            }
-            other => other?,
-        };
+        let mut file = dir.create_anew(temp)?;
         at(points.write)?;
         file.write_all(bytes)?;
         self.sync_file(points.sync, &file)

@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -393,10 +394,20 @@ fn read_agent(path: &Path, name: &AgentName) -> Result<Option<Arc<Agent>>> {
 
 /// A file's text, or `None` where there is no such file.
 fn read(path: &Path) -> Result<Option<String>> {
-    let file = match std::fs::File::open(path) {
+    // Without waiting: a fifo in the place of a file must not stop a watcher.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = match OpenOptions::new()
+        .read(true)
+        .custom_flags(nonblocking)
+        .open(path)
+    {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(|e| Fault::io("open", path, &e))?,
     };
+    if !file.metadata().is_ok_and(|meta| meta.is_file()) {
+        let message = format!("`{}` is not a regular file", path.display());
+        return Err(Fault::new(Kind::InvalidSettings, message).hint("put a text file in its place"));
+    }
     let mut bytes = Vec::new();
     file.take(MAX_SPEC_BYTES + 1)
         .read_to_end(&mut bytes)

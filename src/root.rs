@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+
 use crate::error::{Fault, Kind, Result};
 use crate::safety::{Dir, FileId};
 
@@ -28,6 +29,8 @@ pub struct Root {
     pub artifacts: Dir,
     /// Finished tasks.
     pub processed: Dir,
+    /// Working directories of runs.
+    pub workspace: Dir,
     /// Diagnostics and the watchers' locks.
     pub logs: Dir,
     /// Whether the file system needs polling: its changes can come from another machine.
@@ -53,8 +56,8 @@ impl Root {
         }
         let open = || -> io::Result<Root> {
             let dir = Dir::open_named_by_user(&path)?;
-            dir.make("workspace")?;
             Ok(Root {
+                workspace: dir.make("workspace")?,
                 id: dir.meta()?.id,
                 inbox: dir.make("inbox")?,
                 artifacts: dir.make("artifacts")?,
@@ -71,7 +74,13 @@ impl Root {
     }
 
     fn check_one_file_system(&self) -> Result<()> {
-        for dir in [&self.inbox, &self.artifacts, &self.processed, &self.logs] {
+        for dir in [
+            &self.inbox,
+            &self.artifacts,
+            &self.processed,
+            &self.workspace,
+            &self.logs,
+        ] {
             let meta = dir
                 .meta()
                 .map_err(|e| Fault::io("look at", dir.path(), &e))?;

@@ -3,7 +3,6 @@
 //! The order of starting matters and stands here once: nothing is inherited by children, the guard
 //! is started before orphans are adopted, and signals are handled before anything can be claimed.
 
-use std::fs::OpenOptions;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -101,8 +100,7 @@ pub fn inherit_nothing() -> Result<()> {
 
 /// Sends the program's own diagnostics to `logs/orch.jsonl`. There is nothing per task in it.
 fn start_diagnostics(root: &Root) {
-    let path = root.logs.path().join("orch.jsonl");
-    let Ok(file) = OpenOptions::new().create(true).append(true).open(path) else {
+    let Ok(file) = root.logs.append("orch.jsonl") else {
         return;
     };
     // A second call in one process keeps the first: that is the same root.

@@ -15,7 +15,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{
+    self, Access, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags,
+};
 use rustix::io::Errno;
 
 /// Which file an open descriptor or a name stands for.
@@ -148,6 +150,17 @@ impl Dir {
         (stat.stx_mask & flags.bits() != 0).then_some(stat.stx_mnt_id)
     }
 
+    /// Whether files may be made in it.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        let wanted = Access::WRITE_OK | Access::EXEC_OK;
+        match fs::accessat(&self.fd, ".", wanted, AtFlags::EACCESS) {
+            // Where it cannot be asked, the first try tells.
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => false,
+            _ => true,
+        }
+    }
+
     /// What `name` is, links not followed.
     pub fn look(&self, name: &str) -> io::Result<Meta> {
         component(name)?;
@@ -182,9 +195,44 @@ impl Dir {
         self.open_with(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
     }
 
-    /// Opens a file for appending, creating it where it is missing.
+    /// Creates a file in the place of whatever has its name, which is removed; a folder is moved
+    /// out of the way.
+    pub fn create_anew(&self, name: &str) -> io::Result<File> {
+        match self.create_new(name) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                self.make_way(name)?;
+                match self.remove(name) {
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+                    _ => self.create_new(name),
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// Moves a folder that has the name of a file to `NAME~K.folder`.
+    pub fn make_way(&self, name: &str) -> io::Result<()> {
+        if self
+            .find(name)?
+            .is_none_or(|meta| meta.kind != FileType::Directory)
+        {
+            return Ok(());
+        }
+        for k in 1_u32.. {
+            match self.rename_new(name, self, &format!("{name}~{k}.folder")) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                other => return other,
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a file for appending, creating it where it is missing. Never blocks on a fifo.
     pub fn append(&self, name: &str) -> io::Result<File> {
-        self.open_with(name, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)
+        self.open_with(
+            name,
+            OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NONBLOCK,
+        )
     }
 
     fn open_with(&self, name: &str, flags: OFlags) -> io::Result<File> {

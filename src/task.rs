@@ -269,14 +269,14 @@ impl Task {
     /// matter, unknown key.
     pub fn parse(bytes: &[u8]) -> Result<Self, Fault> {
         if bytes.len() > MAX_TASK_BYTES {
-            return Err(too_long(bytes.len()));
+            return Err(too_long());
         }
         let text =
             std::str::from_utf8(bytes).map_err(|error| not_text(bytes, error.valid_up_to()))?;
         let parts = split(text).map_err(|()| not_closed())?;
         let header = match parts.front {
             Some(front) => yaml::from_str::<Header>(front)
-                .map_err(|fault| fault.fault(Kind::InvalidTask, "", 1))?,
+                .map_err(|fault| bad_front(fault.fault(Kind::InvalidTask, "", 1)))?,
             None => Header::default(),
         };
         let body = &text[parts.body_offset..];
@@ -376,11 +376,12 @@ pub fn render(header: &Header, body: &str) -> String {
     text
 }
 
-fn too_long(bytes: usize) -> Fault {
-    let (size, limit) = (show_size(bytes as u64), show_size(MAX_TASK_BYTES as u64));
+/// How long it is cannot be said: nobody read further.
+fn too_long() -> Fault {
+    let limit = show_size(MAX_TASK_BYTES as u64);
     Fault::new(
         Kind::InvalidTask,
-        format!("the task is {size} long, over the limit of {limit}"),
+        format!("the task is longer than {limit}"),
     )
     .hint("put long material in a file and name the file in the task")
 }
@@ -392,6 +393,16 @@ fn not_text(bytes: &[u8], offset: usize) -> Fault {
         format!("the task is not UTF-8 text: bad byte at offset {offset}, line {line}"),
     )
     .hint("save it as UTF-8")
+}
+
+/// There is always something to be done about it.
+fn bad_front(fault: Fault) -> Fault {
+    match fault.hint {
+        Some(_) => fault,
+        None => {
+            fault.hint("what stands between the two lines `---` is YAML; plain text needs neither")
+        }
+    }
 }
 
 fn not_closed() -> Fault {

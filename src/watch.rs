@@ -102,7 +102,11 @@ fn classify(event: &Event) -> Option<Wake> {
             RenameMode::To | RenameMode::Any | RenameMode::Both,
         )) => is_news(last).then_some(Wake::Scan),
         EventKind::Modify(ModifyKind::Name(RenameMode::From)) | EventKind::Remove(_) => {
-            has_suffix(last, CLAIMED).then_some(Wake::ClaimGone)
+            if has_suffix(last, CLAIMED) {
+                return Some(Wake::ClaimGone);
+            }
+            // A folder that goes away may come back as another one.
+            last.extension().is_none().then_some(Wake::Scan)
         }
         EventKind::Any | EventKind::Other => Some(Wake::Scan),
         EventKind::Access(_) | EventKind::Modify(_) => None,

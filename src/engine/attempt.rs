@@ -22,6 +22,7 @@ use crate::provider::verdict::{Exit, Observed, Retry, Verdict, judge, signal_nam
 use crate::provider::{OutputKind, Provider, ProviderConfig};
 use crate::record::{EXCERPT_BYTES, FileEntry, Record, Status, excerpt};
 use crate::recording::{self, Question, Recording};
+use crate::safety::Meta;
 
 /// Providers whose answer has to be read whole are read up to here.
 const MOST_PARSED: u64 = 64 << 20;
@@ -96,7 +97,7 @@ impl Desk {
 impl Engine {
     pub(super) fn attempt(
         &self,
-        claim: &Claim,
+        claim: &mut Claim,
         plan: &Plan,
         attempt: u32,
         retries: u32,
@@ -145,7 +146,7 @@ impl Engine {
         let next = self.next(claim, plan, &mut record, || Ok(text.clone()))?;
         Ok(Tried::Finished(Box::new(Finished {
             record,
-            outputs: vec![output],
+            outputs: vec![(OUT, output)],
             next,
         })))
     }
@@ -171,7 +172,7 @@ impl Engine {
     /// disk is waited out: it is never run again for that.
     fn run_process(
         &self,
-        claim: &Claim,
+        claim: &mut Claim,
         plan: &Plan,
         process: (&ProviderConfig, &Invocation),
         attempt: u32,
@@ -200,14 +201,11 @@ impl Engine {
             Err(fault) => {
                 self.registry.forget_programs();
                 record.error = Some(fault.into());
-                let finished = self.persist(claim, desk, || {
+                let finished = self.persist(claim, desk, |claim| {
                     let mut record = record.clone();
-                    record.files = vec![self.file_entry(
-                        claim,
-                        files.attempt.suffix,
-                        &files.attempt.output,
-                    )?];
-                    let outputs = vec![files.attempt.output.try_clone()?];
+                    let Attempt { suffix, output } = &files.attempt;
+                    record.files = vec![self.file_entry(claim, suffix, output)?];
+                    let outputs = vec![(*suffix, output.try_clone()?)];
                     Ok(Finished {
                         record,
                         outputs,
@@ -217,7 +215,7 @@ impl Engine {
                 return Ok(Tried::from(finished));
             }
         };
-        let collected = self.persist(claim, desk, || {
+        let collected = self.persist(claim, desk, |claim| {
             self.collect(claim, plan, config, ending, &files, record.clone())
         });
         if files.stderr.metadata().is_ok_and(|meta| meta.len() == 0) {
@@ -308,7 +306,7 @@ impl Engine {
         }
         let verdict = self.judge(plan, config, ending, files)?;
         fill(&mut record, ending, &verdict, attempt)?;
-        let mut outputs = vec![attempt.output.try_clone()?];
+        let mut outputs = vec![(attempt.suffix, attempt.output.try_clone()?)];
         record.files = vec![self.file_entry(claim, attempt.suffix, &attempt.output)?];
         // What was cancelled may have a successor of its name, whose files are not to be touched.
         let named =
@@ -322,12 +320,12 @@ impl Engine {
             record
                 .files
                 .insert(0, self.file_entry(claim, OUT, &answer)?);
-            outputs.push(answer);
+            outputs.push((OUT, answer));
         }
         if named && stderr.metadata()?.len() > 0 {
             name_stderr(claim, stderr)?;
             record.files.push(self.file_entry(claim, ERR, stderr)?);
-            outputs.push(stderr.try_clone()?);
+            outputs.push((ERR, stderr.try_clone()?));
         }
         let next = self.next(claim, plan, &mut record, || match &verdict.text {
             Some(text) => Ok(text.clone()),
@@ -386,13 +384,7 @@ impl Engine {
             at(Point::RunPrompt)?;
             let dir = &claim.folders.artifacts;
             let name = file_name(&claim.name, PROMPT);
-            let mut file = match dir.create_new(&name) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                    dir.remove(&name)?;
-                    dir.create_new(&name)?
-                }
-                other => other?,
-            };
+            let mut file = dir.create_anew(&name)?;
             file.write_all(invocation.prompt_sent.as_bytes())?;
             return Ok(if by_stdin {
                 Stdin::File(dir.open(&name)?)
@@ -479,14 +471,8 @@ impl Engine {
         at(Point::CommitAnswer)?;
         let dir = &claim.folders.artifacts;
         let name = file_name(&claim.name, OUT);
-        let mut file = match dir.create_new(&name) {
-            // Of an attempt that was not committed, with a provider that printed text.
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                dir.remove(&name)?;
-                dir.create_new(&name)?
-            }
-            other => other?,
-        };
+        // There may be one of an attempt that was not committed, with a provider that printed text.
+        let mut file = dir.create_anew(&name)?;
         file.write_all(text.as_bytes())?;
         Ok(file)
     }
@@ -635,11 +621,22 @@ fn name_stderr(claim: &Claim, stderr: &File) -> io::Result<()> {
     at(Point::CommitStderr)?;
     let dir = &claim.folders.artifacts;
     let name = file_name(&claim.name, ERR);
-    match dir.give_name(stderr, &name) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            dir.remove(&name)?;
+    let id = Meta::of_file(stderr)?.id;
+    let named = match dir.find(&name)? {
+        Some(there) if there.id == id => return Ok(()),
+        Some(_) => {
+            dir.make_way(&name)?;
+            dir.remove(&name).or_else(|e| match e.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(e),
+            })?;
             dir.give_name(stderr, &name)
         }
+        None => dir.give_name(stderr, &name),
+    };
+    match named {
+        // It had a name and lost it, or its folder is gone: the commit writes it again.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
 }

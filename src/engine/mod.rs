@@ -13,13 +13,15 @@ mod queue;
 mod recover;
 mod worker;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Fault, Kind, Result};
-use crate::mailbox::{AgentListing, Answer, Claim, Mailbox, Scan, TASK, scan};
+use crate::mailbox::{
+    AgentBox, AgentListing, Answer, Claim, Mailbox, Names, Refused, Scan, TASK, scan,
+};
 use crate::process::{Processes, Wake};
 use crate::registry::Registry;
 use crate::task::{AgentName, TaskName};
@@ -44,6 +46,8 @@ const POLL: Duration = Duration::from_secs(1);
 /// While there are claims of others, a scan is made this often: where the end of their watcher is
 /// not told by its lock file, this notices it.
 const CLAIMS: Duration = Duration::from_secs(2);
+/// The same trouble is told only this often.
+const TOLD: Duration = Duration::from_secs(60);
 /// How soon to look again for somebody else's claim to end.
 const SOON: Duration = Duration::from_millis(50);
 
@@ -90,10 +94,11 @@ pub struct Engine {
     queue: Arc<Queue>,
     wakes: Vec<Wake>,
     reported: Mutex<BTreeSet<String>>,
+    strays: Mutex<HashMap<AgentName, HashSet<String>>>,
     succeeded: AtomicU32,
     failed: AtomicU32,
     handles_opened: Mutex<Instant>,
-    trouble: Mutex<Option<(String, Instant)>>,
+    trouble: Mutex<HashMap<String, Instant>>,
     scans: AtomicU64,
 }
 
@@ -105,8 +110,11 @@ struct Found {
     waiting: usize,
     waiting_for_person: usize,
     claims_of_others: usize,
-    /// Somebody else is clearing away after the dead: look again when that is done.
-    recovery_busy: bool,
+    /// Something could not be looked at just now, or somebody else is clearing away after the
+    /// dead.
+    again_soon: bool,
+    /// Folders were moved or made anew.
+    replaced: bool,
 }
 
 impl Found {
@@ -140,6 +148,7 @@ impl Engine {
             queue: Arc::default(),
             wakes,
             reported: Mutex::default(),
+            strays: Mutex::default(),
             succeeded: AtomicU32::new(0),
             failed: AtomicU32::new(0),
             handles_opened: Mutex::new(Instant::now()),
@@ -188,13 +197,17 @@ impl Engine {
             if !bulk && self.options.poll.is_none() && watch.is_none() {
                 watch = self.watch_on();
             }
-            self.queue.forget_wake();
+            self.queue.begin_scan();
             let started = Instant::now();
             let free = self.wakes.len().saturating_sub(self.queue.glance().working);
             // In bulk a worker is free again in a moment.
             let room = if bulk { free.max(1) } else { free };
             let found = match self.scan_once(room) {
                 Ok((agents, found)) => {
+                    if found.replaced && watch.take().is_some() {
+                        // A watch belongs to the folder that it was put on, not to its name.
+                        continue;
+                    }
                     if self.watch_agents(&mut watch, &agents) {
                         // A new folder may have got its first task before its watch.
                         continue;
@@ -204,6 +217,7 @@ impl Engine {
                 Err(fault) => {
                     self.trouble(&fault);
                     self.mailbox.forget_handles();
+                    watch = None;
                     if self.pause_main(POLL) {
                         return Ok(0);
                     }
@@ -212,7 +226,7 @@ impl Engine {
             };
             let cost = started.elapsed();
             let (quiet, people) = (found.is_quiet(), found.waiting_for_person);
-            let soon = found.recovery_busy;
+            let soon = found.again_soon;
             let claims = found.claims_of_others > 0;
             let only_claims = claims && found.waiting == 0 && found.adopted.is_empty();
             bulk = found.waiting > BULK && !(watch.is_some() && self.is_slow());
@@ -367,10 +381,29 @@ impl Engine {
         self.scans.fetch_add(1, Ordering::Relaxed);
         self.reopen_handles_in_time();
         self.registry.refresh(&|fault| self.trouble(fault));
-        let found = scan(&self.mailbox, |agent| self.is_wanted(agent))
+        let mut found = scan(&self.mailbox, |agent| self.is_wanted(agent))
             .map_err(|e| Fault::io("read", self.mailbox.root.inbox.path(), &e))?;
         self.report_strays(&found);
+        for Refused { agent, error } in &found.refused {
+            self.refuse(Kind::SafetyViolation, agent, &error.to_string());
+        }
+        found.agents.retain(|listing| {
+            let read_only = listing.folders.read_only();
+            if let Some(dir) = read_only {
+                let why = format!("`{}` may not be written in", dir.path().display());
+                self.refuse(Kind::PermissionDenied, &listing.folders.agent, &why);
+            }
+            read_only.is_none()
+        });
         self.sort(found, room)
+    }
+
+    /// An agent whose folders cannot be used keeps its tasks, and stops nobody else.
+    fn refuse(&self, kind: Kind, agent: &AgentName, why: &str) {
+        let message = format!("cannot use the folders of `{agent}`: {why}");
+        self.trouble(&Fault::new(kind, message).hint(format!(
+            "inbox/{agent}, artifacts/{agent} and processed/{agent} must be folders of the root that you may write in; its tasks wait"
+        )));
     }
 
     /// Handles are opened anew now and then, so that a folder that was replaced is found.
@@ -393,11 +426,14 @@ impl Engine {
     }
 
     fn sort(&self, scan: Scan, room: usize) -> Result<(Vec<AgentListing>, Found)> {
-        let mut found = Found::default();
+        let mut found = Found {
+            replaced: scan.replaced,
+            ..Found::default()
+        };
         let mut listings = scan.agents;
         for listing in &mut listings {
             let agent = &listing.folders.agent;
-            self.sort_claims(listing, room, &mut found)?;
+            self.sort_claims(listing, room, &mut found);
             if agent.as_str() == "shell" || agent.as_str() == "orch" {
                 continue;
             }
@@ -407,6 +443,7 @@ impl Engine {
                 continue;
             }
             let names = self.only_mine(agent, std::mem::take(&mut listing.waiting));
+            let names = self.without_strays(&listing.folders, names, TASK);
             found.waiting += names.len();
             found.turns.push(Turn {
                 folders: listing.folders.clone(),
@@ -418,21 +455,38 @@ impl Engine {
         Ok((listings, found))
     }
 
-    fn only_mine(&self, agent: &AgentName, names: crate::mailbox::Names) -> crate::mailbox::Names {
+    fn only_mine(&self, agent: &AgentName, names: Names) -> Names {
         match &self.options.only {
             Some((only, name)) if only == agent => names.only(name.as_str()),
             _ => names,
         }
     }
 
+    /// Leaves out what a worker found not to be a task, for as long as it is none: there is nothing
+    /// to wait for.
+    fn without_strays(&self, folders: &AgentBox, names: Names, suffix: &str) -> Names {
+        let mut all = self.strays.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(strays) = all.get_mut(&folders.agent) else {
+            return names;
+        };
+        strays.retain(|file| {
+            self.mailbox
+                .why_stray(folders, file)
+                .is_ok_and(|why| why.is_some())
+        });
+        let is_stray = |name: &str| strays.contains(&format!("{name}{suffix}"));
+        names.iter().filter(|name| !is_stray(name)).collect()
+    }
+
     fn take_answers(&self, listing: &AgentListing, found: &mut Found) {
         for (suffix, kind) in crate::mailbox::ANSWERS {
-            let names: crate::mailbox::Names = listing
+            let names: Names = listing
                 .answers
                 .iter()
                 .filter(|(_, answer): &&(TaskName, Answer)| *answer == kind)
                 .map(|(name, _)| name.as_str())
                 .collect();
+            let names = self.without_strays(&listing.folders, names, suffix);
             if !names.is_empty() {
                 found.waiting += names.len();
                 found.turns.push(Turn {
@@ -461,12 +515,11 @@ impl Engine {
 
     /// Says what is wrong, once a minute at the most while it stays the same.
     fn trouble(&self, fault: &Fault) {
-        let mut last = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = last
-            .as_ref()
-            .is_some_and(|(text, at)| *text == fault.message && at.elapsed().as_secs() < 60);
-        if !known {
-            *last = Some((fault.message.clone(), Instant::now()));
+        let mut told = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|_, at| at.elapsed() < TOLD);
+        if !told.contains_key(&fault.message) {
+            told.insert(fault.message.clone(), Instant::now());
+            drop(told);
             tracing::warn!(kind = ?fault.kind, hint = fault.hint, "{}", fault.message);
             (self.listener)(&Notice::Trouble { fault });
         }

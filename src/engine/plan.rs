@@ -1,6 +1,7 @@
 //! From a task's text to everything that is needed to run it, or to the reason why it is rejected.
 //!
-//! A plan is made before the task is claimed, so nothing here may change anything.
+//! A plan is made before the task is claimed, so nothing here may change anything, but that the
+//! folders of the agent that comes next are made where they are missing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,7 +56,8 @@ impl Engine {
             return Err(Fault::new(
                 Kind::UnknownWorkflow,
                 format!("there is no workflow `{workflow}` in specs/"),
-            ));
+            )
+            .hint("take `workflow` out of the front matter to give the text to the agent itself"));
         }
         if header.run.is_some() || header.step.is_some() || header.attempt.is_some() {
             return Err(Fault::new(
@@ -122,7 +124,18 @@ impl Engine {
                 ..fault
             })?;
         }
-        let hops = header.hops.unwrap_or(0) + 1;
+        match self.mailbox.agent(first) {
+            // What the system is short of passes; a folder that is a link does not.
+            Err(e) if e.raw_os_error().is_none() => {
+                return Err(Fault::new(
+                    Kind::SafetyViolation,
+                    format!("`then` names `{first}`, whose folders cannot be used: {e}"),
+                )
+                .hint(format!("inbox/{first}, artifacts/{first} and processed/{first} must be real folders of the root")));
+            }
+            _ => {}
+        }
+        let hops = header.hops.unwrap_or(0).saturating_add(1);
         if hops > MAX_HOPS {
             return Err(Fault::new(
                 Kind::LimitExceeded,

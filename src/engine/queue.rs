@@ -3,12 +3,12 @@
 //! Agents take turns by name; within an agent tasks go by name, bytewise. The queue holds names,
 //! not promises: whether a task is still there shows when a worker looks at it.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::mailbox::{AgentBox, Claim, Names};
-use crate::task::TaskName;
+use crate::task::{AgentName, TaskName};
 
 /// A name to look at.
 #[derive(Debug, Clone)]
@@ -55,7 +55,17 @@ struct State {
     stopped: bool,
     paused_until: Option<Instant>,
     woken: bool,
+    /// The names that are looked at or worked on.
+    in_work: Vec<Name>,
+    /// While a list is made: what it may have although it was handed out already. A second look
+    /// would find nothing, and cost its agent a turn.
+    handed_out: Option<Vec<Name>>,
+    /// A name was left out of the list for that, and may be that of a new task.
+    left_out: bool,
 }
+
+/// `AGENT/NAME`.
+pub type Name = (AgentName, TaskName);
 
 /// What the engine sees when it looks up from waiting.
 #[derive(Debug, Clone, Copy)]
@@ -93,8 +103,12 @@ pub struct Queue {
 impl Queue {
     /// Replaces the list. Names that wait for a second look are found again by the scan, so they
     /// are dropped, except that their time is kept.
-    pub fn publish(&self, turns: Vec<Turn>, adopted: Vec<Claim>) {
+    pub fn publish(&self, mut turns: Vec<Turn>, adopted: Vec<Claim>) {
         let mut state = self.lock();
+        let handed_out = state.handed_out.take().unwrap_or_default();
+        for turn in &mut turns {
+            state.left_out |= turn.leave_out(&handed_out);
+        }
         let resume_after = state
             .turns
             .get(state.turn)
@@ -153,10 +167,17 @@ impl Queue {
         }
     }
 
-    /// A worker is done with what it took.
-    pub fn done(&self) {
+    /// A worker is done with what it took: with this name, if it was a name.
+    pub fn done(&self, name: Option<&Name>) {
         let mut state = self.lock();
         state.working -= 1;
+        if let Some(place) = state.in_work.iter().position(|other| Some(other) == name) {
+            state.in_work.swap_remove(place);
+        }
+        if std::mem::take(&mut state.left_out) {
+            state.woken = true;
+            self.for_engine.notify_one();
+        }
         if state.working == 0 && state.left == 0 {
             self.for_engine.notify_one();
         }
@@ -198,9 +219,11 @@ impl Queue {
         self.for_engine.notify_all();
     }
 
-    /// Takes the wake-up flag away, before a scan.
-    pub fn forget_wake(&self) {
-        self.lock().woken = false;
+    /// A scan begins: what wakes the engine from now on asks for another one.
+    pub fn begin_scan(&self) {
+        let mut state = self.lock();
+        state.woken = false;
+        state.handed_out = Some(state.in_work.clone());
     }
 
     /// How things stand.
@@ -240,6 +263,26 @@ impl Queue {
     }
 }
 
+impl Turn {
+    /// Leaves out the names of this agent that were handed out; gives whether there were any.
+    fn leave_out(&mut self, handed_out: &[Name]) -> bool {
+        let out: HashSet<&str> = handed_out
+            .iter()
+            .filter(|(agent, _)| *agent == self.folders.agent)
+            .map(|(_, name)| name.as_str())
+            .collect();
+        let before = self.names.len();
+        if !out.is_empty() {
+            self.names = self
+                .names
+                .iter()
+                .filter(|name| !out.contains(name))
+                .collect();
+        }
+        self.names.len() < before
+    }
+}
+
 impl State {
     fn glance(&self) -> Glance {
         Glance {
@@ -256,10 +299,17 @@ impl State {
         if let Some(claim) = self.adopted.pop_front() {
             return Some(Work::Adopted(claim));
         }
-        if let Some(place) = self.later.iter().position(|(due, _)| *due <= now) {
-            return Some(Work::Look(self.later.swap_remove(place).1));
+        let due = self.later.iter().position(|(due, _)| *due <= now);
+        let item = match due {
+            Some(place) => self.later.swap_remove(place).1,
+            None => self.next_in_turn()?,
+        };
+        let name = (item.folders.agent.clone(), item.name.clone());
+        if let Some(handed_out) = &mut self.handed_out {
+            handed_out.push(name.clone());
         }
-        self.next_in_turn().map(Work::Look)
+        self.in_work.push(name);
+        Some(Work::Look(item))
     }
 
     fn next_in_turn(&mut self) -> Option<Item> {

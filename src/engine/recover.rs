@@ -7,7 +7,7 @@
 use super::{Engine, Found, Notice};
 use crate::disk::{Point, at};
 use crate::error::{Fault, Kind, Result};
-use crate::mailbox::{AgentListing, Claim, OUT, RAW, file_name};
+use crate::mailbox::{AgentListing, CLAIMED, Claim, OUT, RAW, file_name};
 use crate::process::{Dead, Marker, SweepLock, SweepReport, sweep_dead};
 use crate::task::{AgentName, TaskName};
 
@@ -26,31 +26,41 @@ impl Engine {
 
     /// Tells the claims of the living from those of the dead, which are then locked by us.
     /// No more are taken than there are workers to do them: another watcher may be idle.
-    pub(super) fn sort_claims(
-        &self,
-        listing: &AgentListing,
-        room: usize,
-        found: &mut Found,
-    ) -> Result<()> {
+    pub(super) fn sort_claims(&self, listing: &AgentListing, room: usize, found: &mut Found) {
         for name in &listing.claimed {
             let agent = &listing.folders.agent;
             if self.is_excluded(agent, name) {
                 continue;
             }
             let adopted = if found.adopted.len() < room {
-                let looked = self.mailbox.adopt(&listing.folders, name);
-                looked
-                    .map_err(|e| Fault::io("look at the claim", listing.folders.inbox.path(), &e))?
+                self.mailbox.adopt(&listing.folders, name)
             } else {
-                None
+                Ok(None)
             };
             match adopted {
-                Some(claim) => found.adopted.push(claim),
-                None if self.is_ancestor(agent, name) => {}
-                None => found.claims_of_others += 1,
+                Ok(Some(claim)) => found.adopted.push(claim),
+                Ok(None) if self.is_ancestor(agent, name) || self.is_stray_claim(listing, name) => {
+                }
+                Ok(None) => found.claims_of_others += 1,
+                Err(e) => {
+                    // It is looked at again, and keeps nobody else waiting.
+                    found.claims_of_others += 1;
+                    found.again_soon = true;
+                    let path = listing.folders.inbox.path().join(file_name(name, CLAIMED));
+                    self.trouble(&Fault::io("look at the claim", path, &e));
+                }
             }
         }
-        Ok(())
+    }
+
+    /// A claim that is not a plain file any more can be nobody's: it is left alone.
+    fn is_stray_claim(&self, listing: &AgentListing, name: &TaskName) -> bool {
+        let file = file_name(name, CLAIMED);
+        let Ok(Some(why)) = self.mailbox.why_stray(&listing.folders, &file) else {
+            return false;
+        };
+        self.report_stray(&format!("inbox/{}/{file}", listing.folders.agent), why);
+        true
     }
 
     /// Ends what is left of the owners of the adopted claims, or lets go of the claims for now.
@@ -62,7 +72,7 @@ impl Engine {
             // Another watcher is at it; what it leaves over is found by the next scan.
             found.claims_of_others += found.adopted.len();
             found.adopted.clear();
-            found.recovery_busy = true;
+            found.again_soon = true;
             return Ok(());
         };
         self.sweep(&self.traces(&found.adopted))?;

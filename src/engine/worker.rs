@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use rustix::io::Errno;
 
 use super::attempt::{Desk, Tried};
 use super::plan::Plan;
-use super::queue::{Item, Queue, Work};
+use super::queue::{Item, Name, Queue, Work};
 use super::{Engine, Notice};
 use crate::error::{Fault, Kind};
 use crate::lock::Locked;
-use crate::mailbox::{Adoption, Claim, Commit, Look, Next, TASK};
+use crate::mailbox::{Adoption, Claim, Commit, Look, Next, TASK, file_name};
 use crate::process::{Wake, Woken};
 use crate::record::{Record, Status};
 
@@ -30,7 +31,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A result, ready to be committed.
 pub(super) struct Finished {
     pub record: Record,
-    pub outputs: Vec<File>,
+    pub outputs: Vec<(&'static str, File)>,
     pub next: Option<Next>,
 }
 
@@ -38,7 +39,11 @@ impl Engine {
     pub(super) fn work(&self, wake: &Wake) {
         let mut desk = Desk::new(wake.clone());
         while let Some(work) = self.queue.take() {
-            let _done = Done(&self.queue);
+            let name = match &work {
+                Work::Look(item) => Some((item.folders.agent.clone(), item.name.clone())),
+                Work::Adopted(_) => None,
+            };
+            let _done = Done(&self.queue, name);
             match work {
                 Work::Look(item) => self.look(item, &mut desk),
                 Work::Adopted(claim) => self.take_over(claim, &mut desk),
@@ -53,6 +58,7 @@ impl Engine {
             Ok(Look::Stray(why)) => {
                 let path = format!("inbox/{}/{}{}", item.folders.agent, item.name, item.suffix);
                 self.report_stray(&path, why);
+                self.leave_alone(item);
             }
             Ok(Look::Ready(held)) if item.suffix != TASK => self.answered(held, item, desk),
             Ok(Look::Ready(held)) => {
@@ -75,6 +81,15 @@ impl Engine {
             }
             Err(e) => self.short_of("look at", item, &e),
         }
+    }
+
+    /// Nothing is to be done about this name until it is something else.
+    fn leave_alone(&self, item: Item) {
+        let mut strays = self.strays.lock().unwrap_or_else(PoisonError::into_inner);
+        strays
+            .entry(item.folders.agent.clone())
+            .or_default()
+            .insert(file_name(&item.name, item.suffix));
     }
 
     /// Claims a task and does something with it, or looks again later.
@@ -123,10 +138,10 @@ impl Engine {
         }
     }
 
-    fn try_take_over(&self, claim: Claim, desk: &mut Desk) -> io::Result<()> {
+    fn try_take_over(&self, mut claim: Claim, desk: &mut Desk) -> io::Result<()> {
         match self.mailbox.look_at_adopted(&claim) {
             Ok(Adoption::Committed(record)) => {
-                self.wrap_up(&claim, &record, desk);
+                self.wrap_up(&mut claim, &record, desk);
                 return Ok(());
             }
             Ok(Adoption::Unfinished) => {}
@@ -173,7 +188,7 @@ impl Engine {
     }
 
     /// Runs a claimed task until it has a result, is cancelled, or orch stops.
-    fn see_through(&self, claim: Claim, plan: &Plan, first_attempt: u32, desk: &mut Desk) {
+    fn see_through(&self, mut claim: Claim, plan: &Plan, first_attempt: u32, desk: &mut Desk) {
         let target = claim.target();
         let mut attempt = first_attempt;
         let mut retries = 0;
@@ -183,7 +198,7 @@ impl Engine {
                 provider: &plan.setup.provider_name,
                 attempt,
             });
-            match self.attempt(&claim, plan, attempt, retries, desk) {
+            match self.attempt(&mut claim, plan, attempt, retries, desk) {
                 Ok(Tried::Finished(finished)) => return self.finish(claim, *finished, desk),
                 Ok(Tried::Again { record, after }) => {
                     if let Some(fault) = &record.error {
@@ -217,6 +232,8 @@ impl Engine {
                     {
                         return self.give_back_or_drop(claim);
                     }
+                    // Its folders may be what is missing. Where not, the next try says so.
+                    let _ = self.mailbox.renew(&mut claim);
                 }
             }
         }
@@ -256,23 +273,22 @@ impl Engine {
     }
 
     /// Commits and retires, however long that takes.
-    pub(super) fn finish(&self, claim: Claim, finished: Finished, desk: &Desk) {
-        let outputs: Vec<&File> = finished.outputs.iter().collect();
+    pub(super) fn finish(&self, mut claim: Claim, finished: Finished, desk: &Desk) {
         let next = finished.next.as_ref();
         let record = &finished.record;
-        let committed = self.persist(&claim, desk, || {
-            self.mailbox.commit(&claim, record, &outputs, next)
+        let committed = self.persist(&mut claim, desk, |claim| {
+            self.mailbox.commit(claim, record, &finished.outputs, next)
         });
         match committed {
-            Some(Commit::Done) => self.wrap_up(&claim, record, desk),
+            Some(Commit::Done) => self.wrap_up(&mut claim, record, desk),
             Some(Commit::Lost) => self.finish_cancelled(&claim, &finished),
             None => {}
         }
     }
 
     /// What is left to do of a committed task.
-    fn wrap_up(&self, claim: &Claim, record: &Record, desk: &Desk) {
-        let retired = self.persist(claim, desk, || {
+    fn wrap_up(&self, claim: &mut Claim, record: &Record, desk: &Desk) {
+        let retired = self.persist(claim, desk, |claim| {
             if let Some(agent) = record.next_agent() {
                 self.mailbox.drop_next(claim, &agent)?;
             }
@@ -306,12 +322,11 @@ impl Engine {
         let has_own_record = claim
             .folders
             .artifacts
-            .has(&crate::mailbox::file_name(
-                &claim.name,
-                crate::mailbox::RECORD,
-            ))
+            .has(&file_name(&claim.name, crate::mailbox::RECORD))
             .unwrap_or(true);
-        let is_ours = |output| self.mailbox.is_output(claim, output).unwrap_or(false);
+        let is_ours = |(_, output): &(&str, File)| {
+            self.mailbox.is_output(claim, output).unwrap_or(false)
+        };
         if !has_own_record && finished.outputs.first().is_some_and(is_ours) {
             self.keep(claim, &finished.record);
         }
@@ -320,12 +335,12 @@ impl Engine {
     /// Tries until it succeeds; `None` where orch was stopped first.
     pub(super) fn persist<T>(
         &self,
-        claim: &Claim,
+        claim: &mut Claim,
         desk: &Desk,
-        mut step: impl FnMut() -> io::Result<T>,
+        mut step: impl FnMut(&Claim) -> io::Result<T>,
     ) -> Option<T> {
         loop {
-            let error = match step() {
+            let error = match step(claim) {
                 Ok(done) => return Some(done),
                 Err(e) => e,
             };
@@ -334,8 +349,11 @@ impl Engine {
             self.trouble(&fault);
             self.mailbox.forget_handles();
             self.queue.pause(PAUSE * 2);
-            if desk.wake.sleep(PAUSE) == Woken::Stopped {
-                return match step() {
+            let stopped = desk.wake.sleep(PAUSE) == Woken::Stopped;
+            // Its folders may be what is missing. Where not, the next try says so.
+            let _ = self.mailbox.renew(claim);
+            if stopped {
+                return match step(claim) {
                     Ok(done) => Some(done),
                     Err(e) => {
                         self.trouble(
@@ -371,10 +389,10 @@ impl Finished {
 }
 
 /// Tells the queue that a worker is free again, whatever happened.
-struct Done<'a>(&'a Queue);
+struct Done<'a>(&'a Queue, Option<Name>);
 
 impl Drop for Done<'_> {
     fn drop(&mut self) {
-        self.0.done();
+        self.0.done(self.1.as_ref());
     }
 }

@@ -8,6 +8,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::finish::has_result;
@@ -23,6 +24,8 @@ use crate::task::{MAX_TASK_BYTES, TaskName};
 const EMPTY_PATIENCE: Duration = Duration::from_secs(1);
 /// Where leases do not work, a task counts as complete when it has not changed for this long.
 const QUIET_PATIENCE: Duration = Duration::from_millis(500);
+
+const UNREADABLE: &str = "it may not be read";
 
 /// What a look at a waiting task found.
 #[derive(Debug)]
@@ -61,7 +64,7 @@ pub struct Claim {
     /// There were results of an earlier task of this name.
     pub earlier: bool,
     pub(super) id: FileId,
-    _locked: Locked,
+    locked: Locked,
 }
 
 /// What a claim without an owner turned out to be.
@@ -85,15 +88,21 @@ impl Mailbox {
         let Some(meta) = folders.inbox.find(&file_name)? else {
             return Ok(Look::Gone);
         };
+        // A file that is empty may still be written; one with two names may be a delivery by
+        // `link` and `unlink`, between the two.
+        let unfinished = meta.kind == FileType::RegularFile && (meta.size == 0 || meta.links > 1);
+        if unfinished && !self.unchanged_for(folders, name, &meta, EMPTY_PATIENCE) {
+            return Ok(Look::Busy);
+        }
         if let Some(why) = why_not_plain(&meta) {
             return Ok(Look::Stray(why));
-        }
-        if meta.size == 0 && !self.unchanged_for(folders, name, &meta, EMPTY_PATIENCE) {
-            return Ok(Look::Busy);
         }
         at(Point::ClaimOpen)?;
         let file = match folders.inbox.open(&file_name) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Look::Gone),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                return Ok(Look::Stray(UNREADABLE));
+            }
             other => other?,
         };
         at(Point::ClaimLock)?;
@@ -117,6 +126,20 @@ impl Mailbox {
             id: meta.id,
             bytes,
         }))
+    }
+
+    /// Why a name in an inbox is not something to open, if it is not.
+    pub fn why_stray(&self, folders: &AgentBox, file: &str) -> io::Result<Option<&'static str>> {
+        let Some(meta) = folders.inbox.find(file)? else {
+            return Ok(None);
+        };
+        if let Some(why) = why_not_plain(&meta) {
+            return Ok(Some(why));
+        }
+        match folders.inbox.open(file) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(Some(UNREADABLE)),
+            _ => Ok(None),
+        }
     }
 
     /// Makes the held task ours; `None` where somebody else was faster or its name is taken.
@@ -145,8 +168,14 @@ impl Mailbox {
         at(Point::ClaimCheck)?;
         match folders.inbox.find(&claimed)? {
             Some(meta) if meta.id == held.id => {}
-            // The file was replaced under our feet; recovery takes what is there now.
-            _ => return Ok(None),
+            // The file was replaced under our feet: what is there now was never looked at. Where it
+            // cannot be put back, recovery takes it.
+            _ => {
+                if let Some(claim) = self.lock_claim(folders, &held.name)? {
+                    self.put_back(claim)?;
+                }
+                return Ok(None);
+            }
         }
         Ok(Some(Claim {
             folders: held.folders,
@@ -154,7 +183,7 @@ impl Mailbox {
             bytes: held.bytes,
             earlier,
             id: held.id,
-            _locked: held.locked,
+            locked: held.locked,
         }))
     }
 
@@ -162,6 +191,22 @@ impl Mailbox {
     ///
     /// The caller ends what is left of the owner's processes before it does anything with it.
     pub fn adopt(&self, folders: &Arc<AgentBox>, name: &TaskName) -> io::Result<Option<Claim>> {
+        let Some(mut claim) = self.lock_claim(folders, name)? else {
+            return Ok(None);
+        };
+        // A claim that lost its race and died may have renamed a file that is still written.
+        let file = claim.locked.file();
+        let meta = Meta::of_file(file)?;
+        if !self.nobody_writes(file, folders, name, &meta)? {
+            return Ok(None);
+        }
+        let _ = sys::drop_lease(file);
+        claim.bytes = read_task(file, meta.size)?;
+        Ok(Some(claim))
+    }
+
+    /// Locks a claim that nobody holds, and leaves it unread.
+    fn lock_claim(&self, folders: &Arc<AgentBox>, name: &TaskName) -> io::Result<Option<Claim>> {
         let claimed = file_name(name, CLAIMED);
         match folders.inbox.find(&claimed)? {
             Some(meta) if meta.is_plain() => {}
@@ -184,11 +229,22 @@ impl Mailbox {
         Ok(Some(Claim {
             folders: folders.clone(),
             name: name.clone(),
-            bytes: read_task(locked.file(), meta.size)?,
+            bytes: Vec::new(),
             earlier: true,
             id: meta.id,
-            _locked: locked,
+            locked,
         }))
+    }
+
+    /// Opens the folders of a claim anew, where they were removed or replaced while it was worked on.
+    pub fn renew(&self, claim: &mut Claim) -> io::Result<()> {
+        self.forget(&claim.folders.agent);
+        let folders = self.agent(&claim.folders.agent)?;
+        let there = folders.inbox.find(&file_name(&claim.name, CLAIMED))?;
+        if there.is_some_and(|meta| meta.id == claim.id) {
+            claim.folders = folders;
+        }
+        Ok(())
     }
 
     /// Whether a claim is held by a living worker. Takes nothing over.
@@ -310,7 +366,6 @@ pub(super) fn is_held(inbox: &Dir, name: &TaskName) -> io::Result<bool> {
 }
 
 fn why_not_plain(meta: &Meta) -> Option<&'static str> {
-    use rustix::fs::FileType;
     match meta.kind {
         FileType::RegularFile if meta.links == 1 => None,
         FileType::RegularFile => Some("it has a second name (a hard link)"),

@@ -4,7 +4,7 @@
 //! waited out, and how recovery finishes what a dead owner began.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use super::{AgentBox, CLAIMED, Claim, FAILED, Mailbox, TASK, aside_name, file_name, first_free};
 use crate::disk::{COMMIT, Point, at};
@@ -199,6 +199,22 @@ impl Mailbox {
         })
     }
 
+    /// Writes an output again that lost its name while it was worked on: its folder was removed, or
+    /// the agent removed it. What was said is not lost with the name.
+    pub fn restore(&self, claim: &Claim, suffix: &str, output: &File) -> io::Result<()> {
+        if Meta::of_file(output)?.links > 0 {
+            return Ok(());
+        }
+        let mut from = output.try_clone()?;
+        from.seek(SeekFrom::Start(0))?;
+        let mut to = claim
+            .folders
+            .artifacts
+            .create_anew(&file_name(&claim.name, suffix))?;
+        io::copy(&mut from, &mut to)?;
+        self.disk.sync_file(Point::CommitSyncOutput, &to)
+    }
+
     /// COMMIT: the output is made durable, then the record appears.
     ///
     /// May be called again after an error, with the same record.
@@ -206,12 +222,13 @@ impl Mailbox {
         &self,
         claim: &Claim,
         record: &Record,
-        outputs: &[&File],
+        outputs: &[(&'static str, File)],
         next: Option<&Next>,
     ) -> io::Result<Commit> {
         let dir = &claim.folders.artifacts;
-        for output in outputs {
+        for (suffix, output) in outputs {
             self.disk.sync_file(Point::CommitSyncOutput, output)?;
+            self.restore(claim, suffix, output)?;
         }
         if let Some(next) = next {
             self.write_next(claim, next)?;
@@ -258,9 +275,11 @@ impl Mailbox {
     fn already_committed(&self, claim: &Claim, name: &str, bytes: &[u8]) -> io::Result<Commit> {
         let dir = &claim.folders.artifacts;
         let mut there = Vec::new();
-        dir.open(name)?
-            .take(MAX_RECORD_BYTES)
-            .read_to_end(&mut there)?;
+        if dir.look(name)?.is_plain() {
+            dir.open(name)?
+                .take(MAX_RECORD_BYTES)
+                .read_to_end(&mut there)?;
+        }
         if there == bytes {
             self.disk.sync_dir(Point::CommitSyncFolder, dir)?;
             return Ok(Commit::Done);
@@ -279,10 +298,10 @@ impl Mailbox {
         let dir = &claim.folders.artifacts;
         let temp = format!(".{}.next", claim.name);
         at(Point::CommitNext)?;
-        ignore_missing(dir.remove(&temp))?;
-        let mut file = dir.create_new(&temp)?;
+        let mut file = dir.create_anew(&temp)?;
         file.write_all(next.text.as_bytes())?;
         self.disk.sync_file(Point::CommitNext, &file)?;
+        dir.make_way(&file_name(&claim.name, NEXT))?;
         dir.rename_over(&temp, &file_name(&claim.name, NEXT))
     }
 
@@ -331,7 +350,10 @@ impl Mailbox {
                 set_aside_processed(processed, &claim.name)?;
                 inbox.rename_new(&claimed, processed, &done)?;
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Retired::Gone),
+            // Not there: the claim, or the folder that it is to go to.
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !claim.is_ours()? => {
+                return Ok(Retired::Gone);
+            }
             other => other?,
         }
         self.disk.sync_dir(Point::RetireSyncProcessed, processed)?;

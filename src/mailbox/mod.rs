@@ -26,6 +26,8 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::io::Errno;
+
 use crate::disk::Disk;
 use crate::root::Root;
 use crate::safety::Dir;
@@ -38,7 +40,7 @@ pub use finish::{
 pub use names::{Part, RESULT_SUFFIXES, RETIRED_SUFFIXES};
 pub use peek::{Peek, Place, Retirements, Survey, survey};
 pub use retention::{Area, Old, OldFile, OldTask, Removal};
-pub use scan::{AgentListing, Answer, Listing, Names, Scan, Stray, scan};
+pub use scan::{AgentListing, Answer, Listing, Names, Refused, Scan, Stray, scan};
 pub use submit::fresh_name;
 
 /// The suffix of a waiting task.
@@ -65,6 +67,15 @@ pub struct AgentBox {
     pub artifacts: Dir,
     /// `processed/<agent>`.
     pub processed: Dir,
+}
+
+impl AgentBox {
+    /// The folder that may not be written in, if there is one.
+    pub fn read_only(&self) -> Option<&Dir> {
+        [&self.inbox, &self.artifacts, &self.processed]
+            .into_iter()
+            .find(|dir| !dir.is_writable())
+    }
 }
 
 /// All mailboxes of a root.
@@ -94,9 +105,17 @@ impl Mailbox {
         if let Some(found) = self.cached(agent) {
             return Ok(found);
         }
-        let name = agent.as_str();
         // From the root down each time: a folder that was moved away and made anew is found.
-        let folder = |area: &str| self.root.dir.make(area)?.make(name);
+        let folder = |area: &str| {
+            let area = self.root.dir.make(area)?;
+            let opened = area
+                .make(agent.as_str())
+                .map_err(|e| at_place(&area, agent, e))?;
+            if opened.meta()?.id.dev != self.root.id.dev {
+                return Err(at_place(&area, agent, Errno::XDEV.into()));
+            }
+            Ok(opened)
+        };
         let opened = Arc::new(AgentBox {
             agent: agent.clone(),
             inbox: folder("inbox")?,
@@ -112,6 +131,34 @@ impl Mailbox {
         self.lock_boxes().clear();
     }
 
+    /// Forgets the handles of one agent.
+    fn forget(&self, agent: &AgentName) {
+        self.lock_boxes().remove(agent);
+    }
+
+    /// Forgets the handles of folders that are no longer where they were: a handle goes along with
+    /// a folder that is moved, and would then read and write in another agent's name.
+    ///
+    /// Gives whether there were any: they have to be watched anew.
+    fn forget_replaced(&self) -> io::Result<bool> {
+        let root = &self.root.dir;
+        let areas = [
+            root.make("inbox")?,
+            root.make("artifacts")?,
+            root.make("processed")?,
+        ];
+        let mut boxes = self.lock_boxes();
+        let before = boxes.len();
+        boxes.retain(|agent, folders| {
+            let handles = [&folders.inbox, &folders.artifacts, &folders.processed];
+            areas.iter().zip(handles).all(|(area, handle)| {
+                let there = area.look(agent.as_str()).map(|meta| meta.id);
+                matches!((there, handle.meta()), (Ok(id), Ok(meta)) if id == meta.id)
+            })
+        });
+        Ok(boxes.len() < before)
+    }
+
     fn cached(&self, agent: &AgentName) -> Option<Arc<AgentBox>> {
         self.lock_boxes().get(agent).cloned()
     }
@@ -124,6 +171,21 @@ impl Mailbox {
         // The map is whole after every operation on it, so a panic elsewhere has not spoilt it.
         self.boxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What is wrong with one agent's folder, told with its path; what the system is short of stays as
+/// it is.
+fn at_place(area: &Dir, agent: &AgentName, error: io::Error) -> io::Error {
+    let why = match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => "it is a link",
+        Some(Errno::NOTDIR) => "it is not a folder",
+        Some(Errno::XDEV) => "it is on another file system",
+        Some(Errno::ACCESS | Errno::PERM) => "it may not be read or written",
+        Some(Errno::ROFS) => "it is read-only",
+        _ => return error,
+    };
+    let path = area.path().join(agent.as_str());
+    io::Error::new(error.kind(), format!("`{}`: {why}", path.display()))
 }
 
 /// `NAME` with a suffix.

@@ -119,21 +119,38 @@ pub struct Scan {
     pub agents: Vec<AgentListing>,
     /// What is not ours.
     pub strays: Vec<Stray>,
+    /// The agents whose folders cannot be used; they stop nobody else.
+    pub refused: Vec<Refused>,
+    /// Folders were moved or made anew since the last scan.
+    pub replaced: bool,
+}
+
+/// An agent whose folders cannot be used, such as a link in the place of one.
+#[derive(Debug)]
+pub struct Refused {
+    /// The agent.
+    pub agent: AgentName,
+    /// Why.
+    pub error: io::Error,
 }
 
 /// Reads every inbox, or only those of the agents for which `wanted` holds.
 pub fn scan(mailbox: &Mailbox, wanted: impl Fn(&AgentName) -> bool) -> io::Result<Scan> {
     let mut found = Scan::default();
     let agents = inboxes(&mailbox.root, &mut found.strays)?;
+    found.replaced = mailbox.forget_replaced()?;
     for agent in agents.into_iter().filter(|agent| wanted(agent)) {
-        let folders = match mailbox.agent(&agent) {
-            Ok(folders) => folders,
-            // Removed between the two looks.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            Err(e) => return Err(e),
-        };
-        let listing = list(folders, &mut found.strays)?;
-        found.agents.push(listing);
+        let listed = mailbox
+            .agent(&agent)
+            .and_then(|folders| list(folders, &mut found.strays));
+        match listed {
+            Ok(listing) => found.agents.push(listing),
+            // Removed between two looks.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => mailbox.forget(&agent),
+            // An error of the system itself, such as too many open files, is everybody's.
+            Err(e) if e.raw_os_error().is_some() => return Err(e),
+            Err(error) => found.refused.push(Refused { agent, error }),
+        }
     }
     Ok(found)
 }

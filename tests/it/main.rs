@@ -3,25 +3,35 @@
 //! - `harness`: the test bed, and nothing that checks a promise
 //! - `props`: gates and unique words for tests of running agents
 //! - `agents`: a provider's life: start, environment, limits, output, and nothing left of it
+//! - `bad_input`: tasks, agents and settings that are not valid: rejected, with reason and place
 //! - `chains`: answers that go on: `then`, people, recordings
 //! - `crash`: `kill -9` and I/O errors at every point of the order on disk
+//! - `dropping`: how tasks come, go and change under our feet: never half, never twice, never lost
+//! - `folders`: folders that are missing, removed, read-only, elsewhere or full
 //! - `power`: power cuts at every point, on a file system of their own (root only)
-//! - `readme`: what the README shows and lists
 //! - `process`: the process room seen from outside: the guard, descriptors, signals
 //! - `providers`: the real programs, played by scripts: answers, refusals, flags, prompts
+//! - `readme`: what the README shows and lists
+//! - `scale`: many tasks: all done, in order, in bounded memory
 //! - `sending`: `send`, `cancel`, `retry`, as a person types them
 //! - `signals`: watchers that are stopped or killed with agents running
+//! - `strays`: what lies in an inbox and is not a task, and folders that lead elsewhere
 //! - `watchers`: several watchers on one root, and watchers inside agents
 
 mod agents;
+mod bad_input;
 mod chains;
 mod crash;
+mod dropping;
+mod folders;
 mod harness;
 mod power;
 mod process;
 mod props;
 mod providers;
 mod readme;
+mod scale;
 mod sending;
 mod signals;
+mod strays;
 mod watchers;

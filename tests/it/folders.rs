@@ -1,0 +1,390 @@
+//! Folders that are missing, removed, read-only, elsewhere or full, and a system that is short of
+//! descriptors: orch recovers or says so, and loses nothing.
+
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
+
+use crate::harness::{Bed, orch, wait_for};
+
+/// Two agents with a task each; `a` counts its executions.
+fn bed() -> Bed {
+    let bed = Bed::new();
+    bed.script(
+        "a",
+        &format!(
+            "cat; echo trouble >&2; echo x >> {}/count",
+            bed.outside.display()
+        ),
+    );
+    bed.script("b", "cat");
+    bed.drop_task("a", "x", "text");
+    bed.drop_task("b", "y", "text");
+    bed
+}
+
+/// An agent `a` that ends when there is a file `go`.
+fn waiting_agent() -> Bed {
+    let bed = Bed::new();
+    let outside = bed.outside.display();
+    bed.script("a", &format!(
+        "cat; echo trouble >&2; echo x >> {outside}/count; until [ -e {outside}/go ]; do sleep 0.01; done; echo end"
+    ));
+    bed.drop_task("a", "x", "text\n");
+    bed
+}
+
+#[test]
+fn folders_that_are_missing_are_made() {
+    let bed = bed();
+    bed.drain().expect(0);
+    for folder in ["artifacts/a", "processed/a", "logs", "workspace"] {
+        assert!(bed.root.join(folder).is_dir(), "{folder}");
+    }
+}
+
+#[test]
+fn folders_that_are_removed_while_an_agent_works_are_made_again_and_the_answer_is_there() {
+    for folder in ["artifacts/a", "artifacts", "processed/a", "processed"] {
+        let bed = waiting_agent();
+        let watch = bed.watch(&[]);
+        wait_for("the agent to begin", || bed.count_lines("count") == 1);
+        fs::remove_dir_all(bed.root.join(folder)).unwrap();
+        fs::write(bed.outside.join("go"), "").unwrap();
+        wait_for("the task", || bed.has("processed/a/x.task"));
+        assert_eq!(bed.read("artifacts/a/x.out"), "text\nend\n", "{folder}");
+        assert_eq!(bed.read("artifacts/a/x.err"), "trouble\n", "{folder}");
+        assert_eq!(bed.record("a/x")["output"], "text\nend\n", "{folder}");
+        bed.drop_task("a", "later", "text\n");
+        wait_for("a later task", || bed.has("processed/a/later.task"));
+        assert_eq!(
+            bed.count_lines("count"),
+            2,
+            "{folder}: nothing is run twice"
+        );
+        assert_eq!(bed.ls("inbox/a"), [""; 0], "{folder}");
+        drop(watch);
+    }
+}
+
+#[test]
+fn folders_that_are_removed_between_two_tasks_are_made_again() {
+    let bed = bed();
+    let watch = bed.watch(&[]);
+    for (n, folder) in [
+        "artifacts/a",
+        "processed/a",
+        "artifacts",
+        "processed",
+        "inbox/a",
+        "inbox",
+    ]
+    .iter()
+    .enumerate()
+    {
+        wait_for("everything to be done", || {
+            bed.ls("inbox/a").is_empty() && bed.has("processed/b/y.task")
+        });
+        fs::remove_dir_all(bed.root.join(folder)).unwrap();
+        let name = format!("after{n}");
+        bed.drop_task("a", &name, "text");
+        wait_for(folder, || bed.has(&format!("processed/a/{name}.task")));
+        assert_eq!(
+            bed.read(&format!("artifacts/a/{name}.out")),
+            "text",
+            "{folder}"
+        );
+        bed.drop_task("b", "y", "text");
+    }
+    drop(watch);
+}
+
+#[test]
+fn an_inbox_that_is_renamed_is_another_agents_inbox() {
+    let bed = bed();
+    let watch = bed.watch(&[]);
+    wait_for("everything to be done", || {
+        bed.has("processed/a/x.task") && bed.has("processed/b/y.task")
+    });
+    let inbox = bed.root.join("inbox");
+    fs::remove_dir(inbox.join("b")).unwrap();
+    fs::rename(inbox.join("a"), inbox.join("b")).unwrap();
+    fs::create_dir(inbox.join("a")).unwrap();
+    bed.drop_task("b", "for-b", "text");
+    bed.drop_task("a", "for-a", "text");
+    wait_for("both", || {
+        bed.has("processed/b/for-b.task") && bed.has("processed/a/for-a.task")
+    });
+    assert_eq!(bed.count_lines("count"), 2);
+    drop(watch);
+}
+
+/// Makes the bed somebody's who is not root, and gives the words that run orch as them.
+fn as_nobody(bed: &Bed) -> Option<Vec<String>> {
+    const NOBODY: u32 = 65534;
+    let program = bed.outside.join("orch");
+    fs::copy(orch(), &program).unwrap();
+    if !rustix::process::geteuid().is_root() {
+        return Some(vec![program.display().to_string()]);
+    }
+    let base = bed.root.parent().unwrap();
+    for entry in walkdir::WalkDir::new(base) {
+        chown(entry.unwrap().path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let words = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+    ];
+    let works = Command::new(words[0])
+        .args(&words[1..])
+        .args([program.as_os_str(), "--version".as_ref()])
+        .output();
+    if !works.as_ref().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: orch cannot be run as nobody: {works:?}");
+        return None;
+    }
+    Some(
+        words
+            .iter()
+            .map(|word| (*word).to_owned())
+            .chain([program.display().to_string()])
+            .collect(),
+    )
+}
+
+fn drain_with(bed: &Bed, words: &[String]) -> Output {
+    Command::new(&words[0])
+        .args(&words[1..])
+        .args(["watch", "--drain", "--durability", "process"])
+        .env("ORCH_ROOT", &bed.root)
+        .env_remove("ORCH_TASK")
+        .current_dir(&bed.outside)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn set_mode(bed: &Bed, path: &str, mode: u32) {
+    fs::set_permissions(bed.root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_folder_or_file_without_permission_is_reported_and_stops_nobody_else() {
+    for (path, forbidden, allowed) in [
+        ("artifacts/a", 0o555, 0o755),
+        ("processed/a", 0o555, 0o755),
+        ("inbox/a", 0o555, 0o755),
+        ("inbox/a", 0o000, 0o755),
+        ("inbox/a/x.task", 0o000, 0o644),
+    ] {
+        let bed = bed();
+        fs::create_dir_all(bed.root.join("artifacts/a")).unwrap();
+        fs::create_dir_all(bed.root.join("processed/a")).unwrap();
+        let Some(words) = as_nobody(&bed) else { return };
+        set_mode(&bed, path, forbidden);
+        let ran = drain_with(&bed, &words);
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(0), "{path}: {stderr}");
+        assert!(
+            stderr.contains(path) && stderr.contains("may not be"),
+            "{path}: {stderr}"
+        );
+        assert_eq!(bed.status("b/y"), "succeeded", "{path}");
+        assert!(
+            !bed.has("processed/a/x.task") && bed.count_lines("count") == 0,
+            "{path}"
+        );
+        set_mode(&bed, path, allowed);
+        assert!(drain_with(&bed, &words).status.success());
+        assert_eq!(bed.status("a/x"), "succeeded", "{path}");
+        assert_eq!(bed.count_lines("count"), 1, "{path}");
+    }
+}
+
+#[test]
+fn a_root_that_may_not_be_written_in_is_refused_with_a_hint() {
+    let bed = bed();
+    let Some(words) = as_nobody(&bed) else { return };
+    set_mode(&bed, "", 0o555);
+    let ran = drain_with(&bed, &words);
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{stderr}");
+    assert!(
+        stderr.contains("hint:") && stderr.contains("may write in"),
+        "{stderr}"
+    );
+    set_mode(&bed, "", 0o755);
+}
+
+/// Runs a script with file systems of its own: `$ROOT`, `$OUT` and `$ORCH` are set.
+fn with_own_mounts(bed: &Bed, script: &str) -> Option<Output> {
+    let possible = Command::new("unshare")
+        .args(["-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"])
+        .output();
+    if !possible
+        .as_ref()
+        .is_ok_and(|output| output.status.success())
+    {
+        eprintln!("skipped: nothing can be mounted here: {possible:?}");
+        return None;
+    }
+    let output = Command::new("timeout")
+        .args(["60", "unshare", "-m", "sh", "-euc", script])
+        .env("ROOT", &bed.root)
+        .env("ORCH_ROOT", &bed.root)
+        .env("OUT", &bed.outside)
+        .env("ORCH", orch())
+        .env_remove("ORCH_TASK")
+        .stdin(Stdio::null())
+        .output();
+    Some(output.unwrap())
+}
+
+#[test]
+fn an_area_on_another_file_system_is_a_safety_violation() {
+    for area in ["inbox", "artifacts", "processed", "workspace", "logs"] {
+        let bed = bed();
+        let script = format!(
+            "mkdir -p $ROOT/{area}; mount -t tmpfs tmpfs $ROOT/{area}; exec $ORCH watch --drain"
+        );
+        let Some(ran) = with_own_mounts(&bed, &script) else {
+            return;
+        };
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(2), "{area}: {stderr}");
+        assert!(
+            stderr.contains(&format!("{area}` is on another file system")),
+            "{stderr}"
+        );
+        assert!(stderr.contains("hint: "), "{stderr}");
+        assert_eq!(bed.count_lines("count"), 0);
+    }
+}
+
+#[test]
+fn an_agents_folder_on_another_file_system_is_refused_and_stops_nobody_else() {
+    for area in ["inbox", "artifacts", "processed"] {
+        let bed = bed();
+        let script = format!(
+            "mkdir -p $ROOT/{area}/a; mount -t tmpfs tmpfs $ROOT/{area}/a; exec $ORCH watch --drain"
+        );
+        let Some(ran) = with_own_mounts(&bed, &script) else {
+            return;
+        };
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(0), "{area}: {stderr}");
+        assert!(
+            stderr.contains(&format!("{area}/a`: it is on another file system")),
+            "{stderr}"
+        );
+        assert_eq!(bed.status("b/y"), "succeeded");
+        assert!(bed.has("inbox/a/x.task"));
+    }
+}
+
+#[test]
+fn a_result_that_finds_no_room_is_committed_when_there_is_some_and_never_run_again() {
+    let bed = Bed::new();
+    let (root, outside) = (bed.root.display(), bed.outside.display());
+    bed.script(
+        "a",
+        &format!(
+            "cat; echo x >> {outside}/count; cat /dev/zero > {root}/filler 2> /dev/null; exit 0"
+        ),
+    );
+    bed.script("b", "cat");
+    let specs = bed.outside.join("specs");
+    fs::rename(bed.root.join("specs"), &specs).unwrap();
+    let script = "
+        mount -t tmpfs -o size=1m tmpfs $ROOT
+        mkdir -p $ROOT/inbox/a $ROOT/inbox/b; cp -r $OUT/specs $ROOT/
+        echo text > $ROOT/inbox/a/x.task; echo text > $ROOT/inbox/b/y.task
+        $ORCH watch --drain 2> $OUT/stderr & orch=$!
+        until grep -q 'No space left' $OUT/stderr; do sleep 0.02; done
+        [ -e $ROOT/inbox/a/x.claimed ]; [ ! -e $ROOT/artifacts/a/x.json ]; [ -e $ROOT/inbox/b/y.task ]
+        sleep 1.5; [ -e $ROOT/inbox/b/y.task ]
+        rm $ROOT/filler
+        wait $orch
+        ls -A $ROOT/inbox/a $ROOT/processed/a; cat $ROOT/artifacts/a/x.out $ROOT/artifacts/b/y.out $ROOT/artifacts/a/x.json";
+    let Some(ran) = with_own_mounts(&bed, script) else {
+        return;
+    };
+    let stderr = fs::read_to_string(bed.outside.join("stderr")).unwrap_or_default();
+    let stdout = String::from_utf8_lossy(&ran.stdout);
+    assert_eq!(ran.status.code(), Some(0), "{ran:?} {stderr}");
+    assert!(
+        stdout.contains("\"status\": \"succeeded\"") && stdout.contains("text\ntext\n"),
+        "{stdout}"
+    );
+    assert!(stderr.contains("the commit is tried again"), "{stderr}");
+    assert_eq!(bed.count_lines("count"), 1, "it was run again");
+}
+
+#[test]
+fn too_few_descriptors_are_reported_and_nothing_is_lost() {
+    for limit in [10, 16, 24] {
+        let bed = bed();
+        let script = format!(
+            "ulimit -n {limit}; exec {} watch --drain --jobs 4",
+            orch().display()
+        );
+        let words: Vec<String> = ["timeout", "3", "sh", "-c", &script]
+            .map(str::to_owned)
+            .to_vec();
+        let ran = Command::new(&words[0])
+            .args(&words[1..])
+            .env("ORCH_ROOT", &bed.root)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        let said = stderr.contains("Too many open files");
+        assert!(said || ran.status.success(), "limit {limit}: {ran:?}");
+        bed.drain().expect(0);
+        assert_eq!(bed.status("a/x"), "succeeded", "limit {limit}");
+        assert_eq!(bed.status("b/y"), "succeeded", "limit {limit}");
+        assert_eq!(bed.ls("inbox/a"), [""; 0], "limit {limit}");
+        assert_eq!(bed.count_lines("count"), 1, "limit {limit}: {stderr}");
+    }
+}
+
+#[test]
+fn tasks_from_the_future_and_from_1970_are_tasks() {
+    let bed = Bed::new();
+    bed.script("a", "cat");
+    let day = Duration::from_secs(86400);
+    let times = [
+        SystemTime::now() + 400 * day,
+        SystemTime::UNIX_EPOCH,
+        SystemTime::now() - 4000 * day,
+    ];
+    for (n, time) in times.into_iter().enumerate() {
+        bed.write(&format!("inbox/a/t{n}.task"), "text");
+        let file = File::open(bed.root.join(format!("inbox/a/t{n}.task"))).unwrap();
+        file.set_times(FileTimes::new().set_modified(time)).unwrap();
+    }
+    bed.drain().expect(0);
+    assert_eq!(bed.ls("processed/a"), ["t0.task", "t1.task", "t2.task"]);
+    let record = bed.record("a/t0");
+    assert!(
+        record["end_time"].as_str() >= record["start_time"].as_str(),
+        "{record}"
+    );
+    assert!(record["duration"].as_f64().unwrap() >= 0.0);
+}
+
+#[test]
+fn a_root_reached_by_a_link_is_the_root_itself() {
+    let bed = bed();
+    let link: PathBuf = bed.outside.join("link");
+    std::os::unix::fs::symlink(&bed.root, &link).unwrap();
+    bed.orch(["watch", "--drain"])
+        .env("ORCH_ROOT", &link)
+        .run()
+        .expect(0);
+    assert_eq!(bed.status("a/x"), "succeeded");
+}
