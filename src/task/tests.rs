@@ -160,7 +160,7 @@ fn too_long_and_not_text_are_rejected() {
         Task::parse(&long)
             .unwrap_err()
             .message
-            .contains("limit of 1MiB")
+            .contains("longer than 1MiB")
     );
     assert!(Task::parse(&long[1..]).is_ok());
     let fault = Task::parse(b"ab\nc\xff").unwrap_err();
