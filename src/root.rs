@@ -7,7 +7,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-
 use crate::error::{Fault, Kind, Result};
 use crate::safety::{Dir, FileId};
 

@@ -324,9 +324,8 @@ impl Engine {
             .artifacts
             .has(&file_name(&claim.name, crate::mailbox::RECORD))
             .unwrap_or(true);
-        let is_ours = |(_, output): &(&str, File)| {
-            self.mailbox.is_output(claim, output).unwrap_or(false)
-        };
+        let is_ours =
+            |(_, output): &(&str, File)| self.mailbox.is_output(claim, output).unwrap_or(false);
         if !has_own_record && finished.outputs.first().is_some_and(is_ours) {
             self.keep(claim, &finished.record);
         }
