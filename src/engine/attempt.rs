@@ -22,6 +22,7 @@ use crate::provider::verdict::{Exit, Observed, Retry, Verdict, judge, signal_nam
 use crate::provider::{OutputKind, Provider, ProviderConfig};
 use crate::record::{EXCERPT_BYTES, FileEntry, Record, Status, excerpt};
 use crate::recording::{self, Question, Recording};
+use crate::safety::Dir;
 
 /// Providers whose answer has to be read whole are read up to here.
 const MOST_PARSED: u64 = 64 << 20;
@@ -423,7 +424,11 @@ impl Engine {
             .ok_or_else(|| Fault::new(Kind::InvalidSettings, "the provider's command is empty"))?;
         let program = self.registry.program(program, &plan.setup.path)?;
         let args: Vec<_> = args.iter().map(Into::into).collect();
-        let dir = plan.dir.as_ref().unwrap_or(&self.mailbox.root.dir);
+        // The watcher itself stands in the root.
+        let cwd = plan
+            .dir
+            .as_ref()
+            .map_or_else(|| ".".into(), Dir::handle_path);
         let set = invocation
             .set_env
             .iter()
@@ -433,7 +438,7 @@ impl Engine {
             program: &program,
             args: &args,
             env: &env,
-            cwd: &dir.handle_path(),
+            cwd: &cwd,
             stdin,
             stdout: &files.attempt.output,
             stderr: &files.stderr,
