@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A result, ready to be committed.
 pub(super) struct Finished {
     pub record: Record,
-    pub outputs: Vec<File>,
+    pub outputs: Vec<Arc<File>>,
     pub next: Option<Next>,
 }
 
@@ -257,7 +258,7 @@ impl Engine {
 
     /// Commits and retires, however long that takes.
     pub(super) fn finish(&self, claim: Claim, finished: Finished, desk: &Desk) {
-        let outputs: Vec<&File> = finished.outputs.iter().collect();
+        let outputs: Vec<&File> = finished.outputs.iter().map(|output| &**output).collect();
         let next = finished.next.as_ref();
         let record = &finished.record;
         let committed = self.persist(&claim, desk, || {
@@ -311,7 +312,7 @@ impl Engine {
                 crate::mailbox::RECORD,
             ))
             .unwrap_or(true);
-        let is_ours = |output| self.mailbox.is_output(claim, output).unwrap_or(false);
+        let is_ours = |output: &Arc<File>| self.mailbox.is_output(claim, output).unwrap_or(false);
         if !has_own_record && finished.outputs.first().is_some_and(is_ours) {
             self.keep(claim, &finished.record);
         }
