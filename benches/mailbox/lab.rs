@@ -31,7 +31,10 @@ impl Lab {
         let dir = match tempfile::tempdir_in("/dev/shm") {
             Ok(dir) => dir,
             Err(e) => {
-                println!("no /dev/shm ({e}): measured in {}", std::env::temp_dir().display());
+                println!(
+                    "no /dev/shm ({e}): measured in {}",
+                    std::env::temp_dir().display()
+                );
                 tempfile::tempdir()?
             }
         };
@@ -43,14 +46,19 @@ impl Lab {
 
     /// A folder that nobody has used.
     pub fn fresh(&self) -> Result<PathBuf> {
-        let path = self.dir.path().join(self.made.fetch_add(1, Ordering::Relaxed).to_string());
+        let path = self
+            .dir
+            .path()
+            .join(self.made.fetch_add(1, Ordering::Relaxed).to_string());
         fs::create_dir(&path)?;
         Ok(path)
     }
 
     /// A root whose only agent runs this command.
     pub fn root(&self, command: &[&str]) -> Result<Root> {
-        let root = Root { path: self.fresh()? };
+        let root = Root {
+            path: self.fresh()?,
+        };
         for folder in ["inbox", "artifacts", "processed"] {
             fs::create_dir_all(root.path.join(folder).join(AGENT))?;
         }
@@ -134,7 +142,10 @@ impl Watcher {
     /// Waits for its end. Its times are read while it is a zombie: then they are all there.
     pub fn wait(mut self) -> Result<Used> {
         let pid = Pid::from_child(&self.child);
-        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+        waitid(
+            WaitId::Pid(pid),
+            WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+        )?;
         let wall = self.began.elapsed();
         let cpu = self.cpu()?;
         let status = self.child.wait()?;
@@ -185,7 +196,10 @@ pub fn nothing() -> Command {
 
 /// With nothing to read and nowhere to print.
 pub fn quiet(command: &mut Command) -> &mut Command {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
 }
 
 /// Runs a command that must succeed.
@@ -200,13 +214,16 @@ pub fn must(command: &mut Command) -> Result<()> {
 /// Where a program is, if it is installed.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|path| path.is_file())
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(|path| path.is_file())
 }
 
 /// The monotonic clock, which all processes share.
 pub fn now_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 /// The other life of this program: writes when it started into the fifo, and ends.

@@ -73,7 +73,9 @@ impl Orch {
 
     fn next(&mut self) -> PathBuf {
         self.handed_in += 1;
-        self.root.folder("inbox").join(format!("t{:06}.task", self.handed_in))
+        self.root
+            .folder("inbox")
+            .join(format!("t{:06}.task", self.handed_in))
     }
 }
 
@@ -117,12 +119,20 @@ impl Stamps {
 }
 
 fn show(floor: &[u64], renamed: &[u64], written: &[u64], others: &[(&str, Vec<u64>)]) {
-    table::heading("drop to start, idle, 200 samples", ["p50 ms", "p99 ms", "of best peer"]);
-    let best = others.iter().map(|(_, samples)| percentile(samples, 50)).min();
+    table::heading(
+        "drop to start, idle, 200 samples",
+        ["p50 ms", "p99 ms", "of best peer"],
+    );
+    let best = others
+        .iter()
+        .map(|(_, samples)| percentile(samples, 50))
+        .min();
     let line = |name: &str, samples: &[u64], goal: bool| {
         let (half, most) = (percentile(samples, 50), percentile(samples, 99));
         let share = best.map(|best| half as f64 / best as f64);
-        let goal = share.filter(|_| goal).map(|share| Goal::at_most(share, 0.5, "half of the best peer's"));
+        let goal = share
+            .filter(|_| goal)
+            .map(|share| Goal::at_most(share, 0.5, "half of the best peer's"));
         let share = share.map(|share| format!("{share:.2}")).unwrap_or_default();
         table::line(name, [millis(half), millis(most), share], goal);
     };

@@ -83,7 +83,11 @@ fn from_list(command: &mut Command) -> Result<Duration> {
     let began = Instant::now();
     let mut child = quiet(command).stdin(Stdio::piped()).spawn()?;
     let list: String = (0..TASKS).map(|n| format!("{n}\n")).collect();
-    child.stdin.take().ok_or("no input")?.write_all(list.as_bytes())?;
+    child
+        .stdin
+        .take()
+        .ok_or("no input")?
+        .write_all(list.as_bytes())?;
     let status = child.wait()?;
     if !status.success() {
         return Err(format!("{command:?} ended with {status}").into());
@@ -115,7 +119,11 @@ impl Nq {
 
 impl Idle for Nq {
     fn hand_in(&mut self) -> Result<()> {
-        must(Command::new("nq").args(&self.command).env("NQDIR", &self.dir))
+        must(
+            Command::new("nq")
+                .args(&self.command)
+                .env("NQDIR", &self.dir),
+        )
     }
 }
 
@@ -243,7 +251,10 @@ impl Loop {
 impl Idle for Loop {
     fn hand_in(&mut self) -> Result<()> {
         self.handed_in += 1;
-        drop_by_rename(&self.dir, &self.dir.join("in").join(self.handed_in.to_string()))
+        drop_by_rename(
+            &self.dir,
+            &self.dir.join("in").join(self.handed_in.to_string()),
+        )
     }
 }
 

@@ -60,7 +60,10 @@ fn finish(root: &Root) -> Result<()> {
 
 fn refill(root: &Root, round: usize) -> Result<()> {
     for n in 0..FEW {
-        std::fs::write(root.folder("inbox").join(format!("r{round}-{n:06}.task")), "task\n")?;
+        std::fs::write(
+            root.folder("inbox").join(format!("r{round}-{n:06}.task")),
+            "task\n",
+        )?;
     }
     Ok(())
 }
@@ -69,7 +72,12 @@ fn refill(root: &Root, round: usize) -> Result<()> {
 fn sample(root: &Root) -> Result<Sample> {
     let mut watcher = root.watch(&["--jobs", "2", "--durability", "process"], Stdio::piped())?;
     let mut lines = watcher.lines()?;
-    let mut next = || lines.next().ok_or("orch ended early")?.map_err(Box::<dyn std::error::Error>::from);
+    let mut next = || {
+        lines
+            .next()
+            .ok_or("orch ended early")?
+            .map_err(Box::<dyn std::error::Error>::from)
+    };
     next()?;
     let first = watcher.began.elapsed();
     let (cpu, began) = (watcher.cpu()?, Instant::now());
@@ -97,14 +105,25 @@ fn show(samples: &[Vec<Sample>; 3]) {
     };
     let base = of(&samples[0], |sample| sample.wall_us);
     let base_cpu = of(&samples[0], |sample| sample.cpu_us);
-    table::heading("the next 1,000 tasks, median of 3", ["us/task", "ratio", "own CPU/task"]);
-    let names = ["1,000 waiting", "100,000 waiting", "100,000 finished, 1,000 waiting"];
+    table::heading(
+        "the next 1,000 tasks, median of 3",
+        ["us/task", "ratio", "own CPU/task"],
+    );
+    let names = [
+        "1,000 waiting",
+        "100,000 waiting",
+        "100,000 finished, 1,000 waiting",
+    ];
     for (name, samples) in names.into_iter().zip(samples) {
         let (wall, cpu) = (of(samples, |s| s.wall_us), of(samples, |s| s.cpu_us));
         let ratio = wall / base;
         let goal = (name != names[0]).then(|| Goal::at_most(ratio, 1.2, "1.2"));
         let cpu = format!("{cpu:.0} us ({:.2})", cpu / base_cpu);
-        table::line(name, [format!("{wall:.0}"), format!("{ratio:.2}"), cpu], goal);
+        table::line(
+            name,
+            [format!("{wall:.0}"), format!("{ratio:.2}"), cpu],
+            goal,
+        );
     }
     table::heading("launch, and the most memory", ["first s", "MiB", ""]);
     for (name, samples) in names.into_iter().zip(samples) {
@@ -113,6 +132,10 @@ fn show(samples: &[Vec<Sample>; 3]) {
             wanted: "first result within 1 s, 64 MiB".to_owned(),
             reached: first <= 1.0 && memory <= 64.0,
         };
-        table::line(name, [format!("{first:.3}"), format!("{memory:.1}"), String::new()], Some(goal));
+        table::line(
+            name,
+            [format!("{first:.3}"), format!("{memory:.1}"), String::new()],
+            Some(goal),
+        );
     }
 }

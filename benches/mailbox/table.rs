@@ -10,7 +10,10 @@ pub fn heading(title: &str, columns: [&str; 3]) {
 pub fn line(name: &str, columns: [String; 3], goal: Option<Goal>) {
     let [one, two, three] = columns;
     let goal = goal.map(Goal::show).unwrap_or_default();
-    println!("{:<44} {one:>12} {two:>12} {three:>12}  {goal}", format!("  {name}"));
+    println!(
+        "{:<44} {one:>12} {two:>12} {three:>12}  {goal}",
+        format!("  {name}")
+    );
 }
 
 /// Prints what could not be measured.
@@ -33,6 +36,10 @@ impl Goal {
     }
 
     fn show(self) -> String {
-        format!("{} ({})", if self.reached { "yes" } else { "NO " }, self.wanted)
+        format!(
+            "{} ({})",
+            if self.reached { "yes" } else { "NO " },
+            self.wanted
+        )
     }
 }

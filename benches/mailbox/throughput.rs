@@ -21,9 +21,18 @@ enum Side {
 }
 
 const ORCH: [Side; 3] = [
-    Side::Orch("orch --jobs 2 --durability process", &["--jobs", "2", "--durability", "process"]),
-    Side::Orch("orch --jobs 2 --durability power", &["--jobs", "2", "--durability", "power"]),
-    Side::Orch("orch --jobs 1 --durability process", &["--jobs", "1", "--durability", "process"]),
+    Side::Orch(
+        "orch --jobs 2 --durability process",
+        &["--jobs", "2", "--durability", "process"],
+    ),
+    Side::Orch(
+        "orch --jobs 2 --durability power",
+        &["--jobs", "2", "--durability", "power"],
+    ),
+    Side::Orch(
+        "orch --jobs 1 --durability process",
+        &["--jobs", "1", "--durability", "process"],
+    ),
 ];
 
 impl Side {
@@ -65,10 +74,14 @@ fn spawn_limit(threads: u32) -> Result<Used> {
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
-                scope.spawn(move || (0..TASKS / threads).try_for_each(|_| nothing().status().map(drop)))
+                scope.spawn(move || {
+                    (0..TASKS / threads).try_for_each(|_| nothing().status().map(drop))
+                })
             })
             .collect();
-        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or(Ok(())))
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().unwrap_or(Ok(())))
     })?;
     Ok(wall(began.elapsed()))
 }
@@ -83,7 +96,10 @@ fn orch(lab: &Lab, words: &[&str]) -> Result<Used> {
 }
 
 pub fn run(lab: &Lab) -> Result<()> {
-    let installed = PEERS.iter().filter(|peer| peers::is_installed(peer)).map(Side::Peer);
+    let installed = PEERS
+        .iter()
+        .filter(|peer| peers::is_installed(peer))
+        .map(Side::Peer);
     let sides: Vec<Side> = [Side::Limit(2), Side::Limit(1)]
         .into_iter()
         .chain(ORCH)
@@ -111,7 +127,10 @@ fn show(sides: &[Side], results: &[Vec<Used>]) {
         .zip(&rates)
         .filter(|(side, _)| matches!(side, Side::Peer(_)))
         .fold(0.0, |best, (_, rate)| f64::max(best, *rate));
-    table::heading("throughput, 1,000 x /bin/true, median of 3", ["tasks/s", "of limit", "own CPU/task"]);
+    table::heading(
+        "throughput, 1,000 x /bin/true, median of 3",
+        ["tasks/s", "of limit", "own CPU/task"],
+    );
     for (at, side) in sides.iter().enumerate() {
         let share = rates[at] / limits[side.threads() as usize - 1];
         let cpus: Vec<Duration> = results[at].iter().map(|used| used.cpu).collect();
@@ -124,7 +143,14 @@ fn show(sides: &[Side], results: &[Vec<Used>]) {
             wanted: "0.75 of the limit, and ahead of every peer".to_owned(),
             reached: share >= 0.75 && rates[at] > best_peer,
         });
-        table::line(&side.name(), [format!("{:.0}", rates[at]), format!("{share:.2}"), cpu], goal);
+        table::line(
+            &side.name(),
+            [format!("{:.0}", rates[at]), format!("{share:.2}"), cpu],
+            goal,
+        );
     }
-    PEERS.iter().filter(|peer| !peers::is_installed(peer)).for_each(|peer| table::skipped(peer.name));
+    PEERS
+        .iter()
+        .filter(|peer| !peers::is_installed(peer))
+        .for_each(|peer| table::skipped(peer.name));
 }
