@@ -26,7 +26,7 @@ pub trait Idle {
     fn hand_in(&mut self) -> Result<()>;
 }
 
-pub const PEERS: [Peer; 5] = [
+pub const PEERS: [Peer; 6] = [
     Peer {
         name: "xargs -P2 -n1",
         needs: "xargs",
@@ -40,10 +40,16 @@ pub const PEERS: [Peer; 5] = [
         idle: Some(|lab, command| Ok(Box::new(Spooler::start(lab, command)?))),
     },
     Peer {
-        name: "inotifywait and a shell loop",
+        name: "inotifywait, a loop without a claim",
         needs: "inotifywait",
-        all: inotifywait,
-        idle: Some(|lab, command| Ok(Box::new(Loop::start(lab, command)?))),
+        all: |lab| inotifywait(lab, BARE),
+        idle: Some(|lab, command| Ok(Box::new(Loop::start(lab, BARE, command)?))),
+    },
+    Peer {
+        name: "inotifywait, a loop that claims by mv",
+        needs: "inotifywait",
+        all: |lab| inotifywait(lab, CLAIMING),
+        idle: Some(|lab, command| Ok(Box::new(Loop::start(lab, CLAIMING, command)?))),
     },
     Peer {
         name: "GNU parallel -j2",
@@ -170,8 +176,8 @@ impl Drop for Spooler {
     }
 }
 
-fn inotifywait(lab: &Lab) -> Result<Duration> {
-    let mut queue = Loop::start(lab, &["/bin/true"])?;
+fn inotifywait(lab: &Lab, script: &str) -> Result<Duration> {
+    let mut queue = Loop::start(lab, script, &["/bin/true"])?;
     let began = Instant::now();
     (0..TASKS).try_for_each(|_| queue.hand_in())?;
     queue.wait_done()?;
@@ -186,17 +192,27 @@ struct Loop {
     handed_in: u32,
 }
 
-const SCRIPT: &str = r#"
+/// The least that works: after a crash it cannot say what was begun.
+const BARE: &str = r#"
 while read -r name; do
     "$@" < "in/$name"
     mv "in/$name" "done/$name"
 done
 "#;
 
+/// Takes the file out of the way first, as every queue does with more than one reader.
+const CLAIMING: &str = r#"
+while read -r name; do
+    mv "in/$name" "claimed/$name" || continue
+    "$@" < "claimed/$name"
+    mv "claimed/$name" "done/$name"
+done
+"#;
+
 impl Loop {
-    fn start(lab: &Lab, command: &[&str]) -> Result<Loop> {
+    fn start(lab: &Lab, script: &str, command: &[&str]) -> Result<Loop> {
         let dir = lab.fresh()?;
-        for folder in ["in", "done"] {
+        for folder in ["in", "claimed", "done"] {
             fs::create_dir(dir.join(folder))?;
         }
         let mut watch = quiet(&mut Command::new("inotifywait"))
@@ -206,7 +222,7 @@ impl Loop {
             .spawn()?;
         let names = watch.stdout.take().ok_or("inotifywait has no output")?;
         let shell = quiet(&mut Command::new("/bin/sh"))
-            .args(["-c", SCRIPT, "loop"])
+            .args(["-c", script, "loop"])
             .args(command)
             .current_dir(&dir)
             .stdin(names)
