@@ -35,6 +35,9 @@ pub fn watch(
     listener: Arc<Listener>,
 ) -> Result<Ended> {
     start_diagnostics(root);
+    // Agents without a folder of their own inherit this one. To send each there by its handle
+    // would be a path through `/proc/self`, which the kernel makes and unmakes for every process.
+    rustix::process::fchdir(&root.dir).map_err(|e| Fault::io("work in", &root.path, &e.into()))?;
     options.ancestors = tasks_above();
     let registry = Registry::load(&root.path)?;
     let wake = Wake::new().map_err(|e| system("prepare to wait", &e))?;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -22,7 +23,7 @@ use crate::provider::verdict::{Exit, Observed, Retry, Verdict, judge, signal_nam
 use crate::provider::{OutputKind, Provider, ProviderConfig};
 use crate::record::{EXCERPT_BYTES, FileEntry, Record, Status, excerpt};
 use crate::recording::{self, Question, Recording};
-use crate::safety::Meta;
+use crate::safety::{Dir, Meta};
 
 /// Providers whose answer has to be read whole are read up to here.
 const MOST_PARSED: u64 = 64 << 20;
@@ -35,7 +36,7 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(15 * 60);
 pub(super) struct Desk {
     pub wake: Wake,
     /// An unnamed file for stderr that nothing was written to: the next task can have it.
-    spare_stderr: Option<File>,
+    spare_stderr: Option<Arc<File>>,
 }
 
 /// How an attempt went.
@@ -66,7 +67,7 @@ impl From<Option<Finished>> for Tried {
 /// What a process writes to.
 struct Files {
     attempt: Attempt,
-    stderr: File,
+    stderr: Arc<File>,
 }
 
 /// When something began, by both clocks: the wall's for people, the monotonic one for lengths.
@@ -121,12 +122,12 @@ impl Engine {
         answer: Result<String, Fault>,
     ) -> io::Result<Tried> {
         let began = Began::now();
-        let mut output = self.mailbox.begin(claim, OUT)?.output;
+        let output = self.mailbox.begin(claim, OUT)?.output;
         let (text, error) = match answer {
             Ok(text) => (text, None),
             Err(fault) => (String::new(), Some(fault)),
         };
-        if let Err(e) = output.write_all(text.as_bytes()) {
+        if let Err(e) = (&*output).write_all(text.as_bytes()) {
             let _ = claim.folders.artifacts.remove(&file_name(&claim.name, OUT));
             return Err(e);
         }
@@ -205,7 +206,7 @@ impl Engine {
                     let mut record = record.clone();
                     let Attempt { suffix, output } = &files.attempt;
                     record.files = vec![self.file_entry(claim, suffix, output)?];
-                    let outputs = vec![(*suffix, output.try_clone()?)];
+                    let outputs = vec![(*suffix, output.clone())];
                     Ok(Finished {
                         record,
                         outputs,
@@ -218,12 +219,14 @@ impl Engine {
         let collected = self.persist(claim, desk, |claim| {
             self.collect(claim, plan, config, ending, &files, record.clone())
         });
-        if files.stderr.metadata().is_ok_and(|meta| meta.len() == 0) {
-            desk.spare_stderr = Some(files.stderr);
-        }
         let Some((finished, verdict)) = collected else {
             return Ok(Tried::Abandoned);
         };
+        // What was cancelled may have something in it that was not kept.
+        let kept = |(_, output): &(&str, Arc<File>)| Arc::ptr_eq(output, &files.stderr);
+        if ending != Ending::Cancelled && !finished.outputs.iter().any(kept) {
+            desk.spare_stderr = Some(files.stderr.clone());
+        }
         match ending {
             Ending::Stopped => return Ok(Tried::Stopped(Box::new(finished.record))),
             Ending::Cancelled => return Ok(Tried::Cancelled(Box::new(finished))),
@@ -259,16 +262,16 @@ impl Engine {
             OutputKind::Json | OutputKind::Jsonl => RAW,
         };
         let attempt = self.mailbox.begin(claim, suffix)?;
-        let mut rest = || -> io::Result<(File, Stdin)> {
+        let mut rest = || -> io::Result<(Arc<File>, Stdin)> {
             let stdin = self.stdin(claim, plan, invocation)?;
             at(Point::RunStderr)?;
             let stderr = match desk.spare_stderr.take() {
-                Some(mut spare) => {
+                Some(spare) => {
                     // It may have been written to and emptied again.
-                    spare.rewind()?;
+                    (&*spare).rewind()?;
                     spare
                 }
-                None => claim.folders.artifacts.create_unnamed()?,
+                None => Arc::new(claim.folders.artifacts.create_unnamed()?),
             };
             at(Point::RunSpawn)?;
             Ok((stderr, stdin))
@@ -304,9 +307,10 @@ impl Engine {
                 file.set_len(limit.min(file.metadata()?.len()))?;
             }
         }
-        let verdict = self.judge(plan, config, ending, files)?;
+        let complaints = stderr.metadata()?.len();
+        let verdict = self.judge(plan, config, ending, files, complaints)?;
         fill(&mut record, ending, &verdict, attempt)?;
-        let mut outputs = vec![(attempt.suffix, attempt.output.try_clone()?)];
+        let mut outputs = vec![(attempt.suffix, attempt.output.clone())];
         record.files = vec![self.file_entry(claim, attempt.suffix, &attempt.output)?];
         // What was cancelled may have a successor of its name, whose files are not to be touched.
         let named =
@@ -320,12 +324,12 @@ impl Engine {
             record
                 .files
                 .insert(0, self.file_entry(claim, OUT, &answer)?);
-            outputs.push((OUT, answer));
+            outputs.push((OUT, Arc::new(answer)));
         }
-        if named && stderr.metadata()?.len() > 0 {
+        if named && complaints > 0 {
             name_stderr(claim, stderr)?;
             record.files.push(self.file_entry(claim, ERR, stderr)?);
-            outputs.push((ERR, stderr.try_clone()?));
+            outputs.push((ERR, stderr.clone()));
         }
         let next = self.next(claim, plan, &mut record, || match &verdict.text {
             Some(text) => Ok(text.clone()),
@@ -396,7 +400,10 @@ impl Engine {
             return Ok(Stdin::Null);
         }
         let mut file = claim.reopen()?;
-        file.seek(SeekFrom::Start(plan.task.body_offset() as u64))?;
+        let start = plan.task.body_offset() as u64;
+        if start > 0 {
+            file.seek(SeekFrom::Start(start))?;
+        }
         Ok(Stdin::File(file))
     }
 
@@ -415,7 +422,11 @@ impl Engine {
             .ok_or_else(|| Fault::new(Kind::InvalidSettings, "the provider's command is empty"))?;
         let program = self.registry.program(program, &plan.setup.path)?;
         let args: Vec<_> = args.iter().map(Into::into).collect();
-        let dir = plan.dir.as_ref().unwrap_or(&self.mailbox.root.dir);
+        // The watcher itself stands in the root.
+        let cwd = plan
+            .dir
+            .as_ref()
+            .map_or_else(|| ".".into(), Dir::handle_path);
         let set = invocation
             .set_env
             .iter()
@@ -425,7 +436,7 @@ impl Engine {
             program: &program,
             args: &args,
             env: &env,
-            cwd: &dir.handle_path(),
+            cwd: &cwd,
             stdin,
             stdout: &files.attempt.output,
             stderr: &files.stderr,
@@ -445,6 +456,7 @@ impl Engine {
         config: &ProviderConfig,
         ending: Ending,
         files: &Files,
+        complaints: u64,
     ) -> io::Result<Verdict> {
         let exit = match ending {
             Ending::Exited(code) => Exit::Code(code),
@@ -462,7 +474,7 @@ impl Engine {
         let seen = Observed {
             exit,
             stdout: &stdout,
-            stderr: &read_tail(&files.stderr, STDERR_TAIL)?,
+            stderr: &read_tail(&files.stderr, complaints, STDERR_TAIL)?,
         };
         Ok(judge(&plan.setup.provider_name, config, &seen))
     }
@@ -695,16 +707,30 @@ fn read_text(file: &File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// From the start, whatever the file's own position: a process that is left may still share it.
 fn read_up_to(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let mut again = file.try_clone()?;
-    again.seek(SeekFrom::Start(0))?;
-    again.take(most).read_to_end(&mut bytes)?;
+    FromStart { file, at: 0 }
+        .take(most)
+        .read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-fn read_tail(file: &File, most: u64) -> io::Result<Vec<u8>> {
-    let size = file.metadata()?.len();
+/// Reads a file by offset, with no descriptor and no position of its own.
+struct FromStart<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl Read for FromStart<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.file.read_at(buffer, self.at)?;
+        self.at += length as u64;
+        Ok(length)
+    }
+}
+
+fn read_tail(file: &File, size: u64, most: u64) -> io::Result<Vec<u8>> {
     let start = size.saturating_sub(most);
     let mut bytes = vec![0; usize::try_from(size - start).unwrap_or(0)];
     file.read_exact_at(&mut bytes, start)?;

@@ -328,11 +328,17 @@ impl Engine {
     fn watch_on(&self) -> Option<Watch> {
         let queue = self.queue.clone();
         let wakes = self.wakes.clone();
-        let wake = move |why| {
-            if why == watch::Wake::ClaimGone {
+        let ends = self.options.drain || self.options.only.is_some();
+        let wake = move |why| match why {
+            watch::Wake::Scan => queue.wake(),
+            watch::Wake::ClaimGone => {
                 wakes.iter().for_each(Wake::poke);
+                // Our own retired tasks come here too. Only one who waits for the last claim to
+                // end has to look again.
+                if ends {
+                    queue.wake();
+                }
             }
-            queue.wake();
         };
         let root = &self.mailbox.root;
         match Watch::on([root.inbox.path(), root.logs.path()], Arc::new(wake)) {

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use crate::mailbox::{AgentBox, Claim, Names};
 use crate::task::{AgentName, TaskName};
 
+/// Up to this much work, workers are woken one by one.
+const FEW: usize = 8;
+
 /// A name to look at.
 #[derive(Debug, Clone)]
 pub struct Item {
@@ -125,8 +128,14 @@ impl Queue {
             })
             .unwrap_or(0);
         state.adopted.extend(adopted);
+        let work = state.left + state.adopted.len();
         drop(state);
-        self.for_workers.notify_all();
+        // No more of them than there is work for: one dropped task wakes one worker.
+        if work > FEW {
+            self.for_workers.notify_all();
+        } else {
+            (0..work).for_each(|_| self.for_workers.notify_one());
+        }
     }
 
     /// Waits for something to do; `None` when the engine stops.
@@ -143,7 +152,10 @@ impl Queue {
             {
                 state.working += 1;
                 state.taken += 1;
-                if state.left == 0 {
+                let last = state.left == 0;
+                // The engine must not be woken only to wait for the lock.
+                drop(state);
+                if last {
                     self.for_engine.notify_one();
                 }
                 return Some(work);
@@ -174,11 +186,11 @@ impl Queue {
         if let Some(place) = state.in_work.iter().position(|other| Some(other) == name) {
             state.in_work.swap_remove(place);
         }
-        if std::mem::take(&mut state.left_out) {
-            state.woken = true;
-            self.for_engine.notify_one();
-        }
-        if state.working == 0 && state.left == 0 {
+        let left_out = std::mem::take(&mut state.left_out);
+        state.woken |= left_out;
+        let idle = state.working == 0 && state.left == 0;
+        drop(state);
+        if idle || left_out {
             self.for_engine.notify_one();
         }
     }

@@ -6,8 +6,8 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A result, ready to be committed.
 pub(super) struct Finished {
     pub record: Record,
-    pub outputs: Vec<(&'static str, File)>,
+    pub outputs: Vec<(&'static str, Arc<File>)>,
     pub next: Option<Next>,
 }
 
@@ -324,8 +324,9 @@ impl Engine {
             .artifacts
             .has(&file_name(&claim.name, crate::mailbox::RECORD))
             .unwrap_or(true);
-        let is_ours =
-            |(_, output): &(&str, File)| self.mailbox.is_output(claim, output).unwrap_or(false);
+        let is_ours = |(_, output): &(&str, Arc<File>)| {
+            self.mailbox.is_output(claim, output).unwrap_or(false)
+        };
         if !has_own_record && finished.outputs.first().is_some_and(is_ours) {
             self.keep(claim, &finished.record);
         }

@@ -383,9 +383,25 @@ fn is_lost_race(error: &io::Error) -> bool {
 }
 
 fn read_task(file: &File, size: u64) -> io::Result<Vec<u8>> {
-    let most = MAX_TASK_BYTES as u64 + 1;
-    let expected = usize::try_from(size.min(most)).unwrap_or(0);
-    let mut bytes = Vec::with_capacity(expected + 1);
-    file.take(most).read_to_end(&mut bytes)?;
+    let most = MAX_TASK_BYTES + 1;
+    let expected = usize::try_from(size).unwrap_or(most).min(most);
+    // One byte more than there should be: a read that leaves it free has seen the end, so that a
+    // task that nobody is changing takes one system call.
+    let mut bytes = vec![0; (expected + 1).min(most)];
+    let first = read_start(file, &mut bytes)?;
+    let ended = first == expected && first < bytes.len();
+    bytes.truncate(first);
+    if !ended {
+        file.take((most - first) as u64).read_to_end(&mut bytes)?;
+    }
     Ok(bytes)
+}
+
+fn read_start(mut file: &File, bytes: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match file.read(bytes) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
 }

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::sync::Arc;
 
 use super::{AgentBox, CLAIMED, Claim, FAILED, Mailbox, TASK, aside_name, file_name, first_free};
 use crate::disk::{COMMIT, Point, at};
@@ -58,8 +59,8 @@ pub enum Retired {
 /// The files of one attempt, made when it starts.
 #[derive(Debug)]
 pub struct Attempt {
-    /// Where stdout goes.
-    pub output: File,
+    /// Where stdout goes. Shared with the result, which syncs it.
+    pub output: Arc<File>,
     /// Its suffix: [`OUT`] or [`RAW`].
     pub suffix: &'static str,
 }
@@ -95,7 +96,10 @@ impl Mailbox {
             }
             other => other?,
         };
-        Ok(Attempt { output, suffix })
+        Ok(Attempt {
+            output: Arc::new(output),
+            suffix,
+        })
     }
 
     /// Moves the results of this name to `NAME~k.*`, and gives `k`.
@@ -222,7 +226,7 @@ impl Mailbox {
         &self,
         claim: &Claim,
         record: &Record,
-        outputs: &[(&'static str, File)],
+        outputs: &[(&'static str, Arc<File>)],
         next: Option<&Next>,
     ) -> io::Result<Commit> {
         let dir = &claim.folders.artifacts;

@@ -66,7 +66,7 @@ pub struct Job<'a> {
     pub args: &'a [OsString],
     /// Its whole environment, to which only the markers are added.
     pub env: &'a [(OsString, OsString)],
-    /// The folder that it runs in.
+    /// The folder that it runs in, from this process's own.
     pub cwd: &'a Path,
     /// What it reads.
     pub stdin: Stdin,

@@ -1,0 +1,149 @@
+//! How long from handing in a task until its program runs, with everybody idle.
+//!
+//! The program is this one: it notes the time as the first thing that it does.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use crate::lab::{Lab, Result, Root, STAMP, Watcher, must, now_ns, percentile};
+use crate::peers::{self, Idle, PEERS, drop_by_rename};
+use crate::table::{self, Goal};
+
+const SAMPLES: usize = 200;
+/// Between two samples, for everybody to come to rest.
+const REST: Duration = Duration::from_millis(6);
+
+/// Where the program says when it started.
+struct Stamps {
+    path: PathBuf,
+    fifo: File,
+}
+
+impl Stamps {
+    fn new(lab: &Lab) -> Result<Stamps> {
+        let path = lab.fresh()?.join("fifo");
+        mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
+        // Open for both, so that it never ends.
+        let fifo = OpenOptions::new().read(true).write(true).open(&path)?;
+        Ok(Stamps { path, fifo })
+    }
+
+    /// Hands in one task after the other.
+    fn sample(&mut self, mut hand_in: impl FnMut() -> Result<()>) -> Result<Vec<u64>> {
+        let mut samples = Vec::with_capacity(SAMPLES);
+        for _ in 0..SAMPLES {
+            let before = now_ns();
+            hand_in()?;
+            samples.push(self.next()?.saturating_sub(before));
+            thread::sleep(REST);
+        }
+        Ok(samples)
+    }
+
+    fn next(&mut self) -> Result<u64> {
+        let mut stamp = [0; 8];
+        self.fifo.read_exact(&mut stamp)?;
+        Ok(u64::from_ne_bytes(stamp))
+    }
+}
+
+/// An idle `orch watch`.
+struct Orch {
+    root: Root,
+    watcher: Watcher,
+    handed_in: u32,
+}
+
+impl Orch {
+    fn start(lab: &Lab, command: &[&str]) -> Result<Orch> {
+        let root = lab.root(command)?;
+        let watcher = root.watch(&["--jobs", "2", "--durability", "process"], Stdio::null())?;
+        Ok(Orch {
+            root,
+            watcher,
+            handed_in: 0,
+        })
+    }
+
+    fn next(&mut self) -> PathBuf {
+        self.handed_in += 1;
+        self.root
+            .folder("inbox")
+            .join(format!("t{:06}.task", self.handed_in))
+    }
+}
+
+pub fn run(lab: &Lab) -> Result<()> {
+    let program = std::env::current_exe()?;
+    let mut stamps = Stamps::new(lab)?;
+    let fifo = stamps.path.clone();
+    let words = [&*program, Path::new(STAMP), &*fifo].map(|word| word.to_str().unwrap_or_default());
+
+    let floor = stamps.sample(|| must(Command::new(words[0]).args(&words[1..])))?;
+    let mut orch = Orch::start(lab, &words)?;
+    let elsewhere = orch.root.path.clone();
+    drop_by_rename(&elsewhere, &orch.next())?;
+    stamps.next()?;
+    thread::sleep(Duration::from_millis(200));
+    let renamed = stamps.sample(|| drop_by_rename(&elsewhere, &orch.next()))?;
+    let written = stamps.sample(|| Ok(fs::write(orch.next(), "task\n")?))?;
+    orch.watcher.stop()?;
+
+    let mut others = Vec::new();
+    for peer in &PEERS {
+        if let Some(start) = peer.idle.filter(|_| peers::is_installed(peer)) {
+            let mut idle: Box<dyn Idle> = start(lab, &words)?;
+            thread::sleep(Duration::from_millis(200));
+            stamps.settle()?;
+            others.push((peer.name, stamps.sample(|| idle.hand_in())?));
+        }
+    }
+    show(&floor, &renamed, &written, &others);
+    Ok(())
+}
+
+impl Stamps {
+    /// Forgets what came in while a peer was started.
+    fn settle(&mut self) -> Result<()> {
+        while rustix::io::ioctl_fionread(&self.fifo)? > 0 {
+            self.next()?;
+        }
+        Ok(())
+    }
+}
+
+fn show(floor: &[u64], renamed: &[u64], written: &[u64], others: &[(&str, Vec<u64>)]) {
+    table::heading(
+        "drop to start, idle, 200 samples",
+        ["p50 ms", "p99 ms", "of best peer"],
+    );
+    let best = others
+        .iter()
+        .map(|(_, samples)| percentile(samples, 50))
+        .min();
+    let line = |name: &str, samples: &[u64], goal: bool| {
+        let (half, most) = (percentile(samples, 50), percentile(samples, 99));
+        let share = best.map(|best| half as f64 / best as f64);
+        let goal = share
+            .filter(|_| goal)
+            .map(|share| Goal::at_most(share, 0.5, "half of the best peer's"));
+        let share = share.map(|share| format!("{share:.2}")).unwrap_or_default();
+        table::line(name, [millis(half), millis(most), share], goal);
+    };
+    line("the program alone", floor, false);
+    line("orch, renamed into the inbox", renamed, true);
+    line("orch, written in the inbox", written, true);
+    for (name, samples) in others {
+        line(name, samples, false);
+    }
+}
+
+fn millis(nanos: u64) -> String {
+    format!("{:.2}", nanos as f64 / 1e6)
+}
