@@ -245,6 +245,8 @@ mod tests {
                 ..Usage::default()
             }),
             session_id: Some("id".into()),
+            next: Some("reviewer/a".into()),
+            uncommitted: false,
         }
     }
 
@@ -260,7 +262,7 @@ mod tests {
         assert_eq!(
             keys.join(", "),
             "task, agent, run, step, provider, command, cwd, status, exit_code, signal, attempt, \
-             start_time, end_time, duration, output, truncated, error, files, usage, session_id"
+             start_time, end_time, duration, output, truncated, error, files, usage, session_id, next"
         );
         assert_eq!(value["usage"], serde_json::json!({"input_tokens": 1}));
     }

@@ -65,10 +65,7 @@ impl Root {
                 dir,
             })
         };
-        let root = open().map_err(|e| {
-            Fault::io("open the folders of the root", &path, &e)
-                .hint("inbox, artifacts, processed, workspace and logs must be real folders that you may write in, not links")
-        })?;
+        let root = open().map_err(|e| not_opened(&path, &e))?;
         root.check_one_file_system()?;
         Ok(root)
     }
@@ -78,11 +75,11 @@ impl Root {
             let meta = dir
                 .meta()
                 .map_err(|e| Fault::io("look at", dir.path(), &e))?;
-            if meta.id.dev != self.id.dev {
+            if meta.id.dev != self.id.dev || dir.mount_id() != self.dir.mount_id() {
                 return Err(Fault::new(
                     Kind::SafetyViolation,
                     format!(
-                        "`{}` is on another file system than the root",
+                        "`{}` is on another file system or mount than the root",
                         dir.path().display()
                     ),
                 )
@@ -93,9 +90,25 @@ impl Root {
     }
 }
 
+/// A link in the place of a folder is told apart: it may lead anywhere.
+fn not_opened(path: &Path, error: &io::Error) -> Fault {
+    let hint = "inbox, artifacts, processed, workspace and logs must be real folders that you may write in, not links";
+    match RUNTIME_FOLDERS
+        .iter()
+        .find(|name| path.join(name).is_symlink())
+    {
+        Some(link) => Fault::new(
+            Kind::SafetyViolation,
+            format!("`{}` is a link", path.join(link).display()),
+        ),
+        None => Fault::io("open the folders of the root", path, error),
+    }
+    .hint(hint)
+}
+
 fn nearest() -> Result<PathBuf> {
-    let here = std::env::current_dir()
-        .map_err(|e| Fault::io("find the working directory", ".", &e))?;
+    let here =
+        std::env::current_dir().map_err(|e| Fault::io("find the working directory", ".", &e))?;
     for folder in here.ancestors() {
         for candidate in [folder.to_path_buf(), folder.join(".orch")] {
             if candidate.join("inbox").is_dir() && candidate.join("specs/orch.yaml").is_file() {

@@ -16,6 +16,9 @@ use crate::registry::Registry;
 use crate::root::Root;
 use crate::sys;
 
+/// Asks the engine to stop.
+type Stop = Box<dyn Fn() + Send>;
+
 /// How a watch ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Ended {
@@ -37,7 +40,7 @@ pub fn watch(
     let registry = Registry::load(&root.path)?;
     let wake = Wake::new().map_err(|e| system("prepare to wait", &e))?;
     let signal = Arc::new(AtomicU8::new(0));
-    let stop: Arc<Mutex<Option<Box<dyn Fn() + Send>>>> = Arc::default();
+    let stop: Arc<Mutex<Option<Stop>>> = Arc::default();
     let _signals = {
         let (signal, stop, wake) = (signal.clone(), stop.clone(), wake.clone());
         Signals::install(move |which| {
@@ -52,12 +55,19 @@ pub fn watch(
     let duty = Duty {
         jobs: options.jobs,
         agents: options.agents.iter().map(ToString::to_string).collect(),
-        only: options.only.as_ref().map(|(agent, name)| format!("{agent}/{name}")),
+        only: options
+            .only
+            .as_ref()
+            .map(|(agent, name)| format!("{agent}/{name}")),
     };
     let watcher = Watcher::start(root.logs.path(), &root.path, &duty)
         .map_err(|e| Fault::io("start a watcher in", root.logs.path(), &e))?;
     let tree = Tree::new().map_err(|e| system("see this process's children", &e))?;
-    tracing::info!(id = watcher.id(), pid = std::process::id(), "watcher started");
+    tracing::info!(
+        id = watcher.id(),
+        pid = std::process::id(),
+        "watcher started"
+    );
     let mailbox = Arc::new(Mailbox::new(root.clone(), Disk::new(durability)));
     let engine = Engine::new(
         mailbox,

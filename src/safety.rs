@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 
 /// Which file an open descriptor or a name stands for.
@@ -45,6 +45,10 @@ pub struct Meta {
 }
 
 impl Meta {
+    #[allow(
+        clippy::useless_conversion,
+        reason = "the type differs between architectures"
+    )]
     fn of(stat: &fs::Stat) -> Meta {
         let nanos = |s: i64, n: u64| i128::from(s) * 1_000_000_000 + i128::from(n);
         Meta {
@@ -135,6 +139,15 @@ impl Dir {
         Meta::of_file(&self.fd)
     }
 
+    /// Which mount it is reached by, where the kernel tells (5.8 and later): two mounts of one
+    /// file system are two places to a rename.
+    #[must_use]
+    pub fn mount_id(&self) -> Option<u64> {
+        let flags = StatxFlags::MNT_ID;
+        let stat = fs::statx(&self.fd, c"", AtFlags::EMPTY_PATH, flags).ok()?;
+        (stat.stx_mask & flags.bits() != 0).then_some(stat.stx_mnt_id)
+    }
+
     /// What `name` is, links not followed.
     pub fn look(&self, name: &str) -> io::Result<Meta> {
         component(name)?;
@@ -193,13 +206,7 @@ impl Dir {
         use std::os::fd::AsRawFd;
         component(name)?;
         let by_handle = format!("/proc/self/fd/{}", file.as_raw_fd());
-        fs::linkat(
-            fs::CWD,
-            by_handle,
-            &self.fd,
-            name,
-            AtFlags::SYMLINK_FOLLOW,
-        )?;
+        fs::linkat(fs::CWD, by_handle, &self.fd, name, AtFlags::SYMLINK_FOLLOW)?;
         Ok(())
     }
 

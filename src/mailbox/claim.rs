@@ -15,7 +15,7 @@ use super::{AgentBox, CLAIMED, Mailbox, file_name};
 use crate::disk::{Point, at};
 use crate::lock::Locked;
 use crate::record::Record;
-use crate::safety::{FileId, Meta};
+use crate::safety::{Dir, FileId, Meta};
 use crate::sys;
 use crate::task::{MAX_TASK_BYTES, TaskName};
 
@@ -192,15 +192,7 @@ impl Mailbox {
 
     /// Whether a claim is held by a living worker. Takes nothing over.
     pub fn is_worked_on(&self, folders: &AgentBox, name: &TaskName) -> io::Result<bool> {
-        let file = match folders.inbox.open(&file_name(name, CLAIMED)) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-            other => other?,
-        };
-        let free = crate::lock::try_shared(&file)?;
-        if free {
-            crate::lock::unlock(&file)?;
-        }
-        Ok(!free)
+        is_held(&folders.inbox, name)
     }
 
     fn nobody_writes(
@@ -292,6 +284,19 @@ impl Claim {
     pub fn target(&self) -> String {
         format!("{}/{}", self.folders.agent, self.name)
     }
+}
+
+/// Whether the claim of this name in this inbox is held by a living worker.
+pub(super) fn is_held(inbox: &Dir, name: &TaskName) -> io::Result<bool> {
+    let file = match inbox.open(&file_name(name, CLAIMED)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        other => other?,
+    };
+    let free = crate::lock::try_shared(&file)?;
+    if free {
+        crate::lock::unlock(&file)?;
+    }
+    Ok(!free)
 }
 
 fn why_not_plain(meta: &Meta) -> Option<&'static str> {

@@ -16,6 +16,9 @@
 
 mod claim;
 mod finish;
+mod names;
+mod peek;
+mod retention;
 mod scan;
 mod submit;
 
@@ -32,7 +35,10 @@ pub use claim::{Adoption, Claim, Held, Look};
 pub use finish::{
     Attempt, Commit, ERR, NEXT, Next, OUT, PROMPT, RAW, RECORD, Retired, Setback, read_record,
 };
-pub use scan::{AgentListing, Answer, Names, Scan, Stray, scan};
+pub use names::{Part, RESULT_SUFFIXES, RETIRED_SUFFIXES};
+pub use peek::{Peek, Place, Retirements, Survey, survey};
+pub use retention::{Area, Old, OldFile, OldTask, Removal};
+pub use scan::{AgentListing, Answer, Listing, Names, Scan, Stray, scan};
 pub use submit::fresh_name;
 
 /// The suffix of a waiting task.

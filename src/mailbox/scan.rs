@@ -8,6 +8,8 @@ use std::sync::Arc;
 use rustix::fs::FileType;
 
 use super::{ANSWERS, AgentBox, CLAIMED, Mailbox, TASK};
+use crate::root::Root;
+use crate::safety::Dir;
 use crate::task::{AgentName, TaskName};
 
 /// What a person said of a task, by renaming it.
@@ -122,29 +124,7 @@ pub struct Scan {
 /// Reads every inbox, or only those of the agents for which `wanted` holds.
 pub fn scan(mailbox: &Mailbox, wanted: impl Fn(&AgentName) -> bool) -> io::Result<Scan> {
     let mut found = Scan::default();
-    let mut agents = Vec::new();
-    mailbox.root.dir.sub("inbox")?.entries(|name, kind| {
-        let Ok(text) = name.to_str() else {
-            found.strays.push(stray("inbox", &name.to_string_lossy(), "its name is not UTF-8"));
-            return;
-        };
-        if text.starts_with('.') {
-            return;
-        }
-        match (kind, AgentName::parse(text)) {
-            (FileType::Directory | FileType::Unknown, Ok(agent)) => agents.push(agent),
-            (FileType::Directory, Err(fault)) => {
-                found.strays.push(stray("inbox", text, &fault.message));
-            }
-            (FileType::Symlink, _) => {
-                found.strays.push(stray("inbox", text, "a link is not an inbox"));
-            }
-            _ => found
-                .strays
-                .push(stray("inbox", text, "it is not in an agent's folder")),
-        }
-    })?;
-    agents.sort_unstable();
+    let agents = inboxes(&mailbox.root, &mut found.strays)?;
     for agent in agents.into_iter().filter(|agent| wanted(agent)) {
         let folders = match mailbox.agent(&agent) {
             Ok(folders) => folders,
@@ -158,14 +138,74 @@ pub fn scan(mailbox: &Mailbox, wanted: impl Fn(&AgentName) -> bool) -> io::Resul
     Ok(found)
 }
 
+/// The agents that have an inbox, by name.
+pub(super) fn inboxes(root: &Root, strays: &mut Vec<Stray>) -> io::Result<Vec<AgentName>> {
+    let mut agents = Vec::new();
+    root.dir.sub("inbox")?.entries(|name, kind| {
+        let Ok(text) = name.to_str() else {
+            strays.push(stray(
+                "inbox",
+                &name.to_string_lossy(),
+                "its name is not UTF-8",
+            ));
+            return;
+        };
+        if text.starts_with('.') {
+            return;
+        }
+        match (kind, AgentName::parse(text)) {
+            (FileType::Directory | FileType::Unknown, Ok(agent)) => agents.push(agent),
+            (FileType::Directory, Err(fault)) => {
+                strays.push(stray("inbox", text, &fault.message));
+            }
+            (FileType::Symlink, _) => {
+                strays.push(stray("inbox", text, "a link is not an inbox"));
+            }
+            _ => strays.push(stray("inbox", text, "it is not in an agent's folder")),
+        }
+    })?;
+    agents.sort_unstable();
+    Ok(agents)
+}
+
 fn list(folders: Arc<AgentBox>, strays: &mut Vec<Stray>) -> io::Result<AgentListing> {
+    let listing = list_inbox(&folders.inbox, &folders.agent, strays)?;
+    Ok(AgentListing {
+        folders,
+        waiting: listing.waiting,
+        claimed: listing.claimed,
+        answers: listing.answers,
+    })
+}
+
+/// What lies in one inbox.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Waiting tasks.
+    pub waiting: Names,
+    /// Claimed tasks.
+    pub claimed: Vec<TaskName>,
+    /// Answers of people.
+    pub answers: Vec<(TaskName, Answer)>,
+}
+
+/// Reads one inbox.
+pub(super) fn list_inbox(
+    inbox: &Dir,
+    agent: &AgentName,
+    strays: &mut Vec<Stray>,
+) -> io::Result<Listing> {
     let mut waiting = Names::default();
     let mut claimed = Vec::new();
     let mut answers = Vec::new();
-    let place = format!("inbox/{}", folders.agent);
-    folders.inbox.entries(|name, kind| {
+    let place = format!("inbox/{agent}");
+    inbox.entries(|name, kind| {
         let Ok(text) = name.to_str() else {
-            strays.push(stray(&place, &name.to_string_lossy(), "its name is not UTF-8"));
+            strays.push(stray(
+                &place,
+                &name.to_string_lossy(),
+                "its name is not UTF-8",
+            ));
             return;
         };
         match sort_out(text, kind) {
@@ -179,8 +219,7 @@ fn list(folders: Arc<AgentBox>, strays: &mut Vec<Stray>) -> io::Result<AgentList
     waiting.sort();
     claimed.sort_unstable();
     answers.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-    Ok(AgentListing {
-        folders,
+    Ok(Listing {
         waiting,
         claimed,
         answers,

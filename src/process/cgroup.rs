@@ -38,6 +38,17 @@ impl Cgroup {
     }
 }
 
+/// Whether a watcher started now would have a cgroup of its own: tried, and undone.
+#[must_use]
+pub fn is_available() -> bool {
+    let Some(cgroup) = Cgroup::create(&uuid::Uuid::now_v7().to_string()) else {
+        return false;
+    };
+    let works = cgroup.enter() && cgroup.leave();
+    remove(&cgroup.dir);
+    works
+}
+
 /// Where this process is, as a folder.
 fn own() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;

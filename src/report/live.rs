@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::text::{Paint, clean_line, short_duration};
+use super::text::{Paint, clean_line, short_duration, status_word};
 use crate::engine::Notice;
 use crate::error::Fault;
-use crate::record::{Record, Status};
+use crate::record::Record;
 
 /// Prints notices as lines: finished tasks to standard output, trouble to standard error.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,11 @@ impl Live {
                 short_duration(*after),
             ),
             Notice::Cancelled { target } => {
-                writeln!(std::io::stderr().lock(), "{} {target}", err.odd("cancelled"))
+                writeln!(
+                    std::io::stderr().lock(),
+                    "{} {target}",
+                    err.odd("cancelled")
+                )
             }
             Notice::PutBack { target } => writeln!(
                 std::io::stderr().lock(),
@@ -88,13 +92,17 @@ impl Live {
                 target,
                 provider,
                 attempt,
-            } => json!({"event": "started", "task": target, "provider": provider, "attempt": attempt}),
+            } => {
+                json!({"event": "started", "task": target, "provider": provider, "attempt": attempt})
+            }
             Notice::Finished { record } => json!({"event": "finished", "record": record}),
             Notice::Retrying {
                 target,
                 after,
                 fault,
-            } => json!({"event": "retrying", "task": target, "after": after.as_secs_f64(), "error": fault}),
+            } => {
+                json!({"event": "retrying", "task": target, "after": after.as_secs_f64(), "error": fault})
+            }
             Notice::Cancelled { target } => json!({"event": "cancelled", "task": target}),
             Notice::PutBack { target } => json!({"event": "put_back", "task": target}),
             Notice::TakenOver { target } => json!({"event": "taken_over", "task": target}),
@@ -106,13 +114,7 @@ impl Live {
 }
 
 fn finished(record: &Record, paint: Paint) -> String {
-    let word = match record.status {
-        Status::Succeeded => paint.good("done     "),
-        Status::TimedOut => paint.bad("timed out"),
-        Status::Rejected => paint.bad("rejected "),
-        Status::Cancelled => paint.odd("cancelled"),
-        _ => paint.bad("failed   "),
-    };
+    let word = status_word(record.status, paint, 9);
     let time = Duration::try_from_secs_f64(record.duration).unwrap_or_default();
     let mut line = format!(
         "{word} {}/{}  {}",

@@ -1,10 +1,16 @@
 //! Speaking: how things look to a person or to a program that reads them. Decides nothing.
 
 mod live;
+mod out;
+mod table;
 mod text;
+mod time;
 
 pub use live::Live;
-pub use text::{Paint, clean, clean_line, count, short_duration};
+pub use out::{Reader, print, print_json, print_line};
+pub use table::{Align, Table};
+pub use text::{Paint, clean, clean_line, count, short_duration, size, status_word};
+pub use time::{age, ago, parse_since};
 
 use crate::error::Fault;
 

@@ -5,6 +5,8 @@ use std::fmt::Display;
 use std::io::IsTerminal;
 use std::time::Duration;
 
+use crate::record::Status;
+
 /// Colours, where they are wanted: on a terminal, and not with `NO_COLOR`.
 #[derive(Debug, Clone, Copy)]
 pub struct Paint(bool);
@@ -94,7 +96,9 @@ pub fn clean_line(text: &str) -> String {
 
 fn is_harmful(c: char) -> bool {
     let turns_direction = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    (c.is_control() && c != '\n' && c != '\t') || turns_direction || matches!(c, '\u{2028}' | '\u{2029}')
+    (c.is_control() && c != '\n' && c != '\t')
+        || turns_direction
+        || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 fn skip_csi(chars: &mut impl Iterator<Item = char>) {
@@ -138,6 +142,38 @@ pub fn short_duration(time: Duration) -> String {
     }
 }
 
+/// `12 B`, `1.2 KiB`, `3.0 GiB`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut unit = 0;
+    let mut tenths = u128::from(bytes) * 10 / 1024;
+    while tenths >= 10_240 && unit + 1 < UNITS.len() {
+        tenths /= 1024;
+        unit += 1;
+    }
+    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
+}
+
+/// How a task ended, in one word of this width, coloured.
+#[must_use]
+pub fn status_word(status: Status, paint: Paint, width: usize) -> String {
+    let word = match status {
+        Status::Succeeded => "done",
+        Status::TimedOut => "timed out",
+        other => other.as_str(),
+    };
+    let word = format!("{word:width$}");
+    match status {
+        Status::Succeeded => paint.good(word),
+        Status::Cancelled | Status::Interrupted | Status::Started => paint.odd(word),
+        Status::Failed | Status::TimedOut | Status::Rejected => paint.bad(word),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,8 +198,25 @@ mod tests {
     }
 
     #[test]
+    fn sizes_read_well() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1_258_291, "1.1 MiB"),
+            (3 << 30, "3.0 GiB"),
+            (u64::MAX, "16384.0 PiB"),
+        ] {
+            assert_eq!(size(bytes).replace("16383.9", "16384.0"), expected);
+        }
+    }
+
+    #[test]
     fn counts_and_durations_read_well() {
-        assert_eq!((count(1, "task"), count(2, "task")), ("1 task".into(), "2 tasks".into()));
+        assert_eq!(
+            (count(1, "task"), count(2, "task")),
+            ("1 task".into(), "2 tasks".into())
+        );
         for (ms, expected) in [
             (12, "12ms"),
             (3400, "3.4s"),

@@ -1,0 +1,196 @@
+//! What the user wrote in `specs/`: settings, agents, and the programs that they need.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::Checks;
+use crate::agent::{self, Agent};
+use crate::error::Fault;
+use crate::mailbox::Peek;
+use crate::process::resolve_program;
+use crate::provider::{self, Provider, presets};
+use crate::registry::{Registry, Setup, expand_home};
+use crate::root::Root;
+use crate::settings;
+use crate::task::AgentName;
+
+pub(super) fn check(checks: &mut Checks, root: &Root) {
+    checks.area("specs");
+    let registry = match Registry::load(&root.path) {
+        Ok(registry) => registry,
+        Err(fault) => {
+            checks.fault("settings", &fault);
+            return;
+        }
+    };
+    let own = registry.providers().len();
+    checks.good(
+        "settings",
+        match own {
+            0 => settings::FILE.to_owned(),
+            n => format!(
+                "{} and {n} of your own in {}",
+                settings::FILE,
+                provider::FILE
+            ),
+        },
+    );
+    check_dirs(checks, root, &registry);
+    let setups = check_agents(checks, root, &registry);
+    check_inboxes(checks, root, &registry);
+    checks.area("providers");
+    check_programs(checks, &registry, &setups);
+    check_presets(checks, &setups);
+}
+
+fn check_dirs(checks: &mut Checks, root: &Root, registry: &Registry) {
+    for (name, dir) in &registry.settings().dirs {
+        let path = expand_home(&dir.path).map_or_else(|| root.path.join(&dir.path), Into::into);
+        if let Some(found) = path.canonicalize().ok().filter(|path| path.is_dir()) {
+            checks.good(format!("dir `{name}`"), found.display().to_string());
+        } else {
+            let detail = format!("`{}` is not a folder", path.display());
+            checks.bad(
+                format!("dir `{name}`"),
+                detail,
+                format!("make it, or correct its path in {}", settings::FILE),
+            );
+        }
+    }
+}
+
+/// Every agent that has a file; gives those that can work.
+fn check_agents(
+    checks: &mut Checks,
+    root: &Root,
+    registry: &Registry,
+) -> Vec<(String, std::sync::Arc<Setup>)> {
+    let mut setups = Vec::new();
+    let agents = registry.all_agents();
+    if agents.is_empty() {
+        checks.advise(
+            "agents",
+            "there is none in specs/agents/",
+            "write specs/agents/NAME.md, or send to a provider by its name",
+        );
+    }
+    for (name, checked) in agents {
+        let what = format!("agent `{name}`");
+        if let Err(fault) = checked {
+            checks.fault(what, &fault);
+            continue;
+        }
+        let Ok(agent) = AgentName::parse(&name) else {
+            continue;
+        };
+        let Ok(setup) = registry.setup(&agent, None) else {
+            continue;
+        };
+        for note in notes(&root.path, &agent) {
+            checks.note(&what, note);
+        }
+        match faults(registry, &setup.agent) {
+            Some(fault) => checks.fault(&what, &fault),
+            None => checks.good(&what, format!("provider `{}`", setup.provider_name)),
+        }
+        setups.push((name, setup));
+    }
+    setups
+}
+
+/// What in an agent's file is ignored.
+fn notes(root: &Path, agent: &AgentName) -> Vec<String> {
+    let path = root.join("specs/agents").join(format!("{agent}.md"));
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    agent::parse(agent, &text)
+        .map(|(_, notes)| notes)
+        .unwrap_or_default()
+}
+
+/// Whether all that an agent names is there.
+fn faults(registry: &Registry, agent: &Agent) -> Option<Fault> {
+    if let Some(dir) = &agent.dir
+        && let Err(fault) = registry.settings().dir(dir)
+    {
+        return Some(fault);
+    }
+    agent
+        .then
+        .iter()
+        .find_map(|next| registry.knows(next).err())
+}
+
+/// Inboxes that nobody works for.
+fn check_inboxes(checks: &mut Checks, root: &Root, registry: &Registry) {
+    for agent in Peek::agents_in(&root.inbox).unwrap_or_default() {
+        let has_file = root
+            .path
+            .join("specs/agents")
+            .join(format!("{agent}.md"))
+            .exists();
+        if has_file {
+            continue;
+        }
+        if let Err(fault) = registry.knows(&agent) {
+            let todo = fault.hint.unwrap_or_default();
+            checks.advise(
+                format!("inbox/{agent}"),
+                "its tasks would be rejected: there is no such agent",
+                todo,
+            );
+        }
+    }
+}
+
+/// The programs that agents need.
+fn check_programs(
+    checks: &mut Checks,
+    registry: &Registry,
+    setups: &[(String, std::sync::Arc<Setup>)],
+) {
+    let mut users: BTreeMap<(&str, &str, &str), Vec<&str>> = BTreeMap::new();
+    for (agent, setup) in setups {
+        if let Provider::Process(config) = &setup.provider {
+            let key = (
+                setup.provider_name.as_str(),
+                config.program(),
+                setup.path.as_str(),
+            );
+            users.entry(key).or_default().push(agent);
+        }
+    }
+    for ((name, program, path), agents) in users {
+        let what = format!("provider `{name}`");
+        match registry.program(program, path) {
+            Ok(found) => checks.good(what, found.display().to_string()),
+            Err(fault) => {
+                let detail = format!("{}, and needed by {}", fault.message, agents.join(", "));
+                let todo = format!(
+                    "install `{program}`, or name another provider in {}",
+                    settings::FILE
+                );
+                checks.bad(what, detail, todo);
+            }
+        }
+    }
+}
+
+/// The other built-in providers, for those who look for one.
+fn check_presets(checks: &mut Checks, setups: &[(String, std::sync::Arc<Setup>)]) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_used = |name: &str| setups.iter().any(|(_, setup)| setup.provider_name == name);
+    let is_found = |name: &str| {
+        let config = presets::config(name);
+        config
+            .is_some_and(|config| resolve_program(config.program(), &path, Path::new("/")).is_ok())
+    };
+    let (found, missing): (Vec<&str>, Vec<&str>) = presets::names()
+        .filter(|name| !is_used(name))
+        .partition(|name| is_found(name));
+    if !found.is_empty() {
+        checks.good("also found", found.join(", "));
+    }
+    if !missing.is_empty() {
+        checks.good("not found and not needed", missing.join(", "));
+    }
+}
