@@ -24,4 +24,5 @@ pub mod sys;
 pub mod task;
 pub mod units;
 pub mod watch;
+pub mod workflow;
 pub mod yaml;
