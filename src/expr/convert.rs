@@ -20,7 +20,7 @@ use super::{ExprFault, FaultKind};
 /// The deepest JSON that an expression may see or make.
 pub const MAX_DEPTH: usize = 128;
 /// The most values that one evaluation may be given; 64 bytes of text count as one more.
-pub const MAX_VALUES: usize = 2_000_000;
+pub const MAX_VALUES: usize = 1_000_000;
 
 /// Turns JSON into values of the engine, and counts them.
 pub(super) struct Input {

@@ -90,6 +90,23 @@ fn the_longest_chains_that_pass_do_not_overflow() {
 }
 
 #[test]
+fn texts_that_a_scanner_could_misread_do_not_overflow() {
+    for start in [
+        "\"\n", "'\r", "`\n", "`a", "r'\n", "\"\"\"", "'''\n", "//\n", "//\r", "\"\\\n", "b'\n",
+        "\u{2028}", "\u{c}",
+    ] {
+        for unit in ["(", "[", "!", "-", "{1:", "a?", "1+(", "a.b(", "`(`"] {
+            let text: String = start
+                .chars()
+                .chain(unit.chars().cycle())
+                .take(1000)
+                .collect();
+            assert!(Expr::parse(&text).is_err(), "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_long_chain_within_the_limits_works() {
     let text = vec!["1"; 40].join("+");
     assert_eq!(
@@ -147,8 +164,8 @@ fn work_beyond_the_budget_ends() {
         "l.map(a, {'k': s})",
         "l.exists(a, s + 1 == 2)",
         "l.exists(a, l.exists(b, false)) || true",
-        "l.all(a, s.contains('z'))",
-        "l.all(a, s.matches('(x+x+)+y'))",
+        "l.all(a, !s.contains('z'))",
+        "l.exists(a, s.matches('(x+x+)+y'))",
         "[t+t].map(a,[a+a].map(b,[b+b].map(c,[c+c].map(d,[d+d].map(e,[e+e].map(f,[f+f].map(g,[g+g].map(h,[h+h].map(i,[i+i].map(j,[j+j].map(k,[k+k].map(m,[m+m].map(n,n+n)))))))))))))",
     ];
     for text in table {
@@ -157,7 +174,6 @@ fn work_beyond_the_budget_ends() {
         let fault = expr.eval(&scope).expect_err(text);
         assert_eq!(fault.kind, FaultKind::Limit, "{text}: {fault:?}");
         assert!(fault.message.contains("steps"), "{text}: {fault:?}");
-        eprintln!("{:?} {text}", start.elapsed());
         assert!(
             start.elapsed() < Duration::from_secs(20),
             "{text}: {:?}",

@@ -102,7 +102,7 @@ impl<'t> Scan<'t> {
         }
         match c {
             '"' | '\'' => quoted_len(rest, false),
-            '`' => rest[1..].find('`').map_or(rest.len(), |end| end + 2),
+            '`' => rest[1..].find(['`', '\n']).map_or(1, |end| end + 2),
             '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
             _ if ["&&", "||", "==", "!=", "<=", ">="]
                 .iter()
@@ -119,7 +119,7 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// The length of the text literal that `rest` starts with; an open one takes everything.
+/// The length of the text literal that `rest` starts with; an open one ends with its line.
 fn quoted_len(rest: &str, raw: bool) -> usize {
     let quote = &rest[..1];
     let triple = quote.repeat(3);
@@ -132,6 +132,9 @@ fn quoted_len(rest: &str, raw: bool) -> usize {
     while let Some(c) = rest[at..].chars().next() {
         if rest[at..].starts_with(mark) {
             return at + mark.len();
+        }
+        if mark.len() == 1 && matches!(c, '\n' | '\r') {
+            return at;
         }
         at += c.len_utf8();
         if c == '\\' && !raw {

@@ -20,7 +20,7 @@ use cel::{DeclarationError, Env, ExecutionError};
 use regex::{Regex, RegexBuilder};
 
 /// The steps that one evaluation may take: visiting a value is one, 64 bytes of text are one.
-pub const MAX_STEPS: u64 = 5_000_000;
+pub const MAX_STEPS: u64 = 2_000_000;
 
 /// The largest compiled pattern of `matches`, in bytes.
 const MAX_PATTERN: usize = 64 * 1024;
