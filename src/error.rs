@@ -53,6 +53,7 @@ pub mod exit {
 pub enum Kind {
     FileNotFound,
     YamlParseError,
+    WorkflowValidationError,
     InvalidTask,
     InvalidSettings,
     UnknownAgent,
@@ -94,6 +95,7 @@ impl Kind {
             Kind::StateCorrupted => exit::CORRUPTED,
             Kind::Usage => exit::USAGE,
             Kind::YamlParseError
+            | Kind::WorkflowValidationError
             | Kind::InvalidTask
             | Kind::InvalidSettings
             | Kind::UnknownAgent

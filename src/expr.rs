@@ -90,8 +90,12 @@ impl std::error::Error for ExprFault {}
 
 impl From<ExprFault> for Fault {
     fn from(fault: ExprFault) -> Self {
+        let kind = match fault.kind {
+            FaultKind::Load => Kind::WorkflowValidationError,
+            FaultKind::Limit | FaultKind::Missing | FaultKind::Type => Kind::ExpressionError,
+        };
         Fault {
-            kind: Kind::ExpressionError,
+            kind,
             message: fault.message,
             hint: fault.hint,
         }
