@@ -15,8 +15,15 @@ use crate::units::parse_duration;
 /// to artifacts/<agent>/NAME.out and how it ended to NAME.json, and moves the task to processed/.
 /// `ls` and `cat` show everything.
 #[derive(Debug, Parser)]
-#[command(name = "orch", version, max_term_width = 100, disable_help_subcommand = true)]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 safety violation, 3 state corrupted, 4 waiting for a person,\n64 bad usage, 65 invalid task or settings, 75 something else holds it, 130 SIGINT, 143 SIGTERM")]
+#[command(
+    name = "orch",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true
+)]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 safety violation, 3 state corrupted, 4 waiting for a person,\n64 bad usage, 65 invalid task or settings, 75 something else holds it, 130 SIGINT, 143 SIGTERM"
+)]
 pub struct Cli {
     /// The root to work in [default: the nearest parent folder with inbox/ and specs/orch.yaml]
     #[arg(long, global = true, value_name = "DIR", env = "ORCH_ROOT")]

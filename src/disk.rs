@@ -330,7 +330,8 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = Dir::open_named_by_user(temp.path()).unwrap();
         let disk = Disk::new(Durability::Power);
-        disk.publish(&COMMIT, &dir, ".t", &dir, "a", b"one").unwrap();
+        disk.publish(&COMMIT, &dir, ".t", &dir, "a", b"one")
+            .unwrap();
         let again = disk.publish(&COMMIT, &dir, ".t", &dir, "a", b"two");
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(std::fs::read(temp.path().join("a")).unwrap(), b"one");

@@ -245,6 +245,8 @@ mod tests {
                 ..Usage::default()
             }),
             session_id: Some("id".into()),
+            next: None,
+            uncommitted: false,
         }
     }
 

@@ -59,8 +59,12 @@ impl Recording {
     }
 
     fn is_by(&self, question: &Question<'_>) -> bool {
-        question.provider.is_none_or(|provider| self.provider == provider)
-            && question.model.is_none_or(|model| self.model.as_deref() == Some(model))
+        question
+            .provider
+            .is_none_or(|provider| self.provider == provider)
+            && question
+                .model
+                .is_none_or(|model| self.model.as_deref() == Some(model))
     }
 }
 
@@ -82,7 +86,8 @@ pub fn keep(artifacts: &Dir, recording: &Recording) -> io::Result<()> {
 
 /// The recorded answer to a question.
 pub fn replay(artifacts: &Dir, question: &Question<'_>) -> Result<String, Fault> {
-    let all = load(artifacts).map_err(|e| Fault::io("read the recordings in", artifacts.path(), &e))?;
+    let all =
+        load(artifacts).map_err(|e| Fault::io("read the recordings in", artifacts.path(), &e))?;
     if let Some((_, found)) = all.iter().find(|(_, r)| r.answers(question)) {
         return Ok(found.answer.clone());
     }
@@ -117,7 +122,10 @@ fn load(artifacts: &Dir) -> io::Result<Vec<(String, Recording)>> {
 }
 
 fn miss(all: &[(String, Recording)], question: &Question<'_>) -> Fault {
-    let by_whom = question.provider.map(|p| format!(" of `{p}`")).unwrap_or_default();
+    let by_whom = question
+        .provider
+        .map(|p| format!(" of `{p}`"))
+        .unwrap_or_default();
     let fault = Fault::new(
         Kind::NoRecording,
         format!("no recorded answer{by_whom} to this prompt"),
@@ -137,7 +145,11 @@ fn miss(all: &[(String, Recording)], question: &Question<'_>) -> Fault {
         return fault.hint(format!(
             "artifacts/{FOLDER}/{name} answers this prompt, but is of `{}`{}",
             nearest.provider,
-            nearest.model.as_ref().map(|m| format!(" with model `{m}`")).unwrap_or_default(),
+            nearest
+                .model
+                .as_ref()
+                .map(|m| format!(" with model `{m}`"))
+                .unwrap_or_default(),
         ));
     }
     let same = common_start(&nearest.prompt, question.prompt);
@@ -160,7 +172,13 @@ fn common_start(a: &str, b: &str) -> usize {
 /// The line around a place, shortened.
 fn line_at(text: &str, at: usize) -> String {
     let start = text[..at].rfind('\n').map_or(0, |n| n + 1);
-    text[start..].lines().next().unwrap_or("").chars().take(60).collect()
+    text[start..]
+        .lines()
+        .next()
+        .unwrap_or("")
+        .chars()
+        .take(60)
+        .collect()
 }
 
 #[cfg(test)]
@@ -192,10 +210,16 @@ mod tests {
         let dir = Dir::open_named_by_user(temp.path()).unwrap();
         keep(&dir, &recording("claude", "fix it\nplease", "done")).unwrap();
         keep(&dir, &recording("claude", "fix it\nplease", "done again")).unwrap();
-        assert_eq!(replay(&dir, &ask(None, "fix it\nplease")).unwrap(), "done again");
+        assert_eq!(
+            replay(&dir, &ask(None, "fix it\nplease")).unwrap(),
+            "done again"
+        );
         let miss = replay(&dir, &ask(None, "fix it\nnow")).unwrap_err();
         let hint = miss.hint.unwrap();
-        assert!(hint.contains("from line 2 on") && hint.contains("please") && hint.contains("now"), "{hint}");
+        assert!(
+            hint.contains("from line 2 on") && hint.contains("please") && hint.contains("now"),
+            "{hint}"
+        );
         let other = replay(&dir, &ask(Some("codex"), "fix it\nplease")).unwrap_err();
         assert!(other.hint.unwrap().contains("`claude`"));
     }

@@ -270,7 +270,9 @@ impl State {
                 Kind::InvalidTask,
                 format!("a task may not choose the provider `{provider}`"),
             )
-            .hint(format!("write `provider: {provider}` in specs/agents/{agent}.md instead")));
+            .hint(format!(
+                "write `provider: {provider}` in specs/agents/{agent}.md instead"
+            )));
         }
         Ok(provider.to_owned())
     }
@@ -285,8 +287,12 @@ impl State {
         let others = agent_files(root);
         let close = suggest(name, others.iter().map(String::as_str));
         let hint = match close {
-            Some(close) => format!("did you mean `{close}`? otherwise write specs/agents/{agent}.md, with `provider: NAME` between two lines `---` and the system prompt below"),
-            None => format!("write specs/agents/{agent}.md, with `provider: NAME` between two lines `---` and the system prompt below"),
+            Some(close) => format!(
+                "did you mean `{close}`? otherwise write specs/agents/{agent}.md, with `provider: NAME` between two lines `---` and the system prompt below"
+            ),
+            None => format!(
+                "write specs/agents/{agent}.md, with `provider: NAME` between two lines `---` and the system prompt below"
+            ),
         };
         Err(Fault::new(Kind::UnknownAgent, format!("unknown agent `{agent}`")).hint(hint))
     }
@@ -298,7 +304,8 @@ impl State {
                 .display()
                 .to_string()
         });
-        let inherited = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_owned());
+        let inherited =
+            std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_owned());
         own.chain([inherited]).collect::<Vec<_>>().join(":")
     }
 
@@ -403,7 +410,11 @@ fn read(path: &Path) -> Result<Option<String>> {
     String::from_utf8(bytes).map(Some).map_err(|e| {
         Fault::new(
             Kind::InvalidSettings,
-            format!("`{}` is not UTF-8: byte {}", path.display(), e.utf8_error().valid_up_to()),
+            format!(
+                "`{}` is not UTF-8: byte {}",
+                path.display(),
+                e.utf8_error().valid_up_to()
+            ),
         )
     })
 }

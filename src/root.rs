@@ -94,8 +94,8 @@ impl Root {
 }
 
 fn nearest() -> Result<PathBuf> {
-    let here = std::env::current_dir()
-        .map_err(|e| Fault::io("find the working directory", ".", &e))?;
+    let here =
+        std::env::current_dir().map_err(|e| Fault::io("find the working directory", ".", &e))?;
     for folder in here.ancestors() {
         for candidate in [folder.to_path_buf(), folder.join(".orch")] {
             if candidate.join("inbox").is_dir() && candidate.join("specs/orch.yaml").is_file() {

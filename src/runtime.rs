@@ -52,12 +52,19 @@ pub fn watch(
     let duty = Duty {
         jobs: options.jobs,
         agents: options.agents.iter().map(ToString::to_string).collect(),
-        only: options.only.as_ref().map(|(agent, name)| format!("{agent}/{name}")),
+        only: options
+            .only
+            .as_ref()
+            .map(|(agent, name)| format!("{agent}/{name}")),
     };
     let watcher = Watcher::start(root.logs.path(), &root.path, &duty)
         .map_err(|e| Fault::io("start a watcher in", root.logs.path(), &e))?;
     let tree = Tree::new().map_err(|e| system("see this process's children", &e))?;
-    tracing::info!(id = watcher.id(), pid = std::process::id(), "watcher started");
+    tracing::info!(
+        id = watcher.id(),
+        pid = std::process::id(),
+        "watcher started"
+    );
     let mailbox = Arc::new(Mailbox::new(root.clone(), Disk::new(durability)));
     let engine = Engine::new(
         mailbox,

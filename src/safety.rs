@@ -193,13 +193,7 @@ impl Dir {
         use std::os::fd::AsRawFd;
         component(name)?;
         let by_handle = format!("/proc/self/fd/{}", file.as_raw_fd());
-        fs::linkat(
-            fs::CWD,
-            by_handle,
-            &self.fd,
-            name,
-            AtFlags::SYMLINK_FOLLOW,
-        )?;
+        fs::linkat(fs::CWD, by_handle, &self.fd, name, AtFlags::SYMLINK_FOLLOW)?;
         Ok(())
     }
 

@@ -180,10 +180,13 @@ pub fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Age
     deserializer.deserialize_any(Names)
 }
 
+/// The same, where nothing at all differs from an empty list.
 fn maybe_one_or_many<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<AgentName>>, D::Error> {
-    one_or_many(deserializer).map(Some)
+    #[derive(Deserialize)]
+    struct Names(#[serde(deserialize_with = "one_or_many")] Vec<AgentName>);
+    Ok(Option::<Names>::deserialize(deserializer)?.map(|names| names.0))
 }
 
 /// The front matter of a task. Every key may be missing.

@@ -11,6 +11,7 @@ use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::mailbox::{ANSWERS, CLAIMED, TASK};
+use crate::process::is_watcher_lock;
 
 /// Why the engine is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +22,9 @@ pub enum Wake {
     ClaimGone,
 }
 
-/// Watches on the inbox and on every agent's folder in it. Dropping it ends them.
+/// Watches on the inbox, on every agent's folder in it, and on the watchers' locks in `logs/`: a
+/// watcher that dies closes its lock, and what it leaves is there to be taken over. Dropping it
+/// ends them.
 pub struct Watch {
     watcher: RecommendedWatcher,
     watched: HashSet<PathBuf>,
@@ -29,7 +32,7 @@ pub struct Watch {
 
 impl Watch {
     /// Puts the watch on; `wake` is called on a thread of the watcher's own.
-    pub fn on(inbox: &Path, wake: Arc<dyn Fn(Wake) + Send + Sync>) -> notify::Result<Watch> {
+    pub fn on(folders: [&Path; 2], wake: Arc<dyn Fn(Wake) + Send + Sync>) -> notify::Result<Watch> {
         let handler = move |event: notify::Result<Event>| match event {
             Ok(event) => {
                 if let Some(why) = classify(&event) {
@@ -43,7 +46,9 @@ impl Watch {
             watcher: notify::recommended_watcher(handler)?,
             watched: HashSet::new(),
         };
-        watch.add(inbox)?;
+        for folder in folders {
+            watch.add(folder)?;
+        }
         Ok(watch)
     }
 
@@ -82,15 +87,20 @@ fn classify(event: &Event) -> Option<Wake> {
         return Some(Wake::Scan);
     }
     let last = event.paths.last()?;
+    if is_watcher_lock(last) {
+        let closed = EventKind::Access(AccessKind::Close(AccessMode::Write));
+        let ended = event.kind == closed || matches!(event.kind, EventKind::Remove(_));
+        return ended.then_some(Wake::Scan);
+    }
     match event.kind {
         // A folder, or a file that appears whole (a link, a rename) or will be closed later.
         EventKind::Create(_) => is_news(last).then_some(Wake::Scan),
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
             is_task(last).then_some(Wake::Scan)
         }
-        EventKind::Modify(ModifyKind::Name(RenameMode::To | RenameMode::Any | RenameMode::Both)) => {
-            is_news(last).then_some(Wake::Scan)
-        }
+        EventKind::Modify(ModifyKind::Name(
+            RenameMode::To | RenameMode::Any | RenameMode::Both,
+        )) => is_news(last).then_some(Wake::Scan),
         EventKind::Modify(ModifyKind::Name(RenameMode::From)) | EventKind::Remove(_) => {
             has_suffix(last, CLAIMED).then_some(Wake::ClaimGone)
         }
@@ -109,7 +119,9 @@ fn is_task(path: &Path) -> bool {
 }
 
 fn has_suffix(path: &Path, suffix: &str) -> bool {
-    path.as_os_str().as_encoded_bytes().ends_with(suffix.as_bytes())
+    path.as_os_str()
+        .as_encoded_bytes()
+        .ends_with(suffix.as_bytes())
 }
 
 #[cfg(test)]
@@ -125,9 +137,18 @@ mod tests {
     fn our_own_reading_and_claiming_wakes_nobody() {
         let name = |mode| EventKind::Modify(ModifyKind::Name(mode));
         for (kind, path) in [
-            (EventKind::Access(AccessKind::Open(AccessMode::Any)), "/i/a/x.task"),
-            (EventKind::Access(AccessKind::Close(AccessMode::Read)), "/i/a/x.task"),
-            (EventKind::Modify(ModifyKind::Data(DataChange::Any)), "/i/a/x.task"),
+            (
+                EventKind::Access(AccessKind::Open(AccessMode::Any)),
+                "/i/a/x.task",
+            ),
+            (
+                EventKind::Access(AccessKind::Close(AccessMode::Read)),
+                "/i/a/x.task",
+            ),
+            (
+                EventKind::Modify(ModifyKind::Data(DataChange::Any)),
+                "/i/a/x.task",
+            ),
             (name(RenameMode::From), "/i/a/x.task"),
             (name(RenameMode::To), "/i/a/x.claimed"),
             (EventKind::Create(CreateKind::File), "/i/a/x.tmp"),
@@ -142,14 +163,36 @@ mod tests {
         for (kind, path) in [
             (EventKind::Create(CreateKind::File), "/i/a/x.task"),
             (EventKind::Create(CreateKind::Folder), "/i/new-agent"),
-            (EventKind::Access(AccessKind::Close(AccessMode::Write)), "/i/a/x.task"),
+            (
+                EventKind::Access(AccessKind::Close(AccessMode::Write)),
+                "/i/a/x.task",
+            ),
             (name(RenameMode::To), "/i/a/x.task"),
             (name(RenameMode::To), "/i/human/x.reply"),
         ] {
-            assert_eq!(classify(&event(kind, path)), Some(Wake::Scan), "{kind:?} {path}");
+            assert_eq!(
+                classify(&event(kind, path)),
+                Some(Wake::Scan),
+                "{kind:?} {path}"
+            );
         }
         let overflow = Event::new(EventKind::Other).set_flag(Flag::Rescan);
         assert_eq!(classify(&overflow), Some(Wake::Scan));
+    }
+
+    #[test]
+    fn the_end_of_another_watcher_asks_for_a_scan() {
+        let lock = "/r/logs/watch-01a1e22a-1546-7356-a0bf-eb0422a82d32.lock";
+        for kind in [
+            EventKind::Access(AccessKind::Close(AccessMode::Write)),
+            EventKind::Remove(RemoveKind::File),
+        ] {
+            assert_eq!(classify(&event(kind, lock)), Some(Wake::Scan), "{kind:?}");
+        }
+        let opened = EventKind::Access(AccessKind::Close(AccessMode::Read));
+        assert_eq!(classify(&event(opened, lock)), None);
+        let diagnostics = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+        assert_eq!(classify(&event(diagnostics, "/r/logs/orch.jsonl")), None);
     }
 
     #[test]

@@ -70,10 +70,12 @@ fn cancel(mailbox: &Mailbox, folders: &Arc<AgentBox>, target: &Target) -> io::Re
             });
         }
         if folders.inbox.has(&file_name(name, CLAIMED))? {
-            return Ok(match mailbox.cancel_running(folders, name, &record(target))? {
-                Commit::Done => Cancelled::Running,
-                Commit::Lost => Cancelled::Finished,
-            });
+            return Ok(
+                match mailbox.cancel_running(folders, name, &record(target))? {
+                    Commit::Done => Cancelled::Running,
+                    Commit::Lost => Cancelled::Finished,
+                },
+            );
         }
         match mailbox.look(folders, name, TASK)? {
             Look::Ready(held) => {
@@ -97,13 +99,19 @@ fn end_the_dead(mailbox: &Mailbox, target: &Target) -> io::Result<()> {
     let _lock = SweepLock::wait(root.logs.path())?;
     let mut dead = Dead::default();
     let (agent, name) = (target.agent.as_str(), target.name.as_str());
-    dead.tasks.insert(Marker::task(root.id.dev, root.id.ino, agent, name));
+    dead.tasks
+        .insert(Marker::task(root.id.dev, root.id.ino, agent, name));
     sweep_dead(root.logs.path(), &dead).map(|_| ())
 }
 
 fn record(target: &Target) -> Record {
     let now = format!("{:.3}", Timestamp::now());
-    let mut record = Record::new(target.agent.as_str(), target.name.as_str(), 1, Status::Cancelled);
+    let mut record = Record::new(
+        target.agent.as_str(),
+        target.name.as_str(),
+        1,
+        Status::Cancelled,
+    );
     record.start_time.clone_from(&now);
     record.end_time = now;
     record.error = Some(Fault::new(Kind::Cancelled, "cancelled by `orch cancel`"));

@@ -1,2 +1,7 @@
 //! STUB
-pub(super) fn run(_: Option<&std::path::Path>, _: &crate::cli::CleanProcessed) -> crate::error::Result<u8> { unreachable!() }
+pub(super) fn run(
+    _: Option<&std::path::Path>,
+    _: &crate::cli::CleanProcessed,
+) -> crate::error::Result<u8> {
+    unreachable!()
+}

@@ -1,2 +1,4 @@
 //! STUB
-pub(super) fn run(_: &crate::cli::Init) -> crate::error::Result<u8> { unreachable!() }
+pub(super) fn run(_: &crate::cli::Init) -> crate::error::Result<u8> {
+    unreachable!()
+}

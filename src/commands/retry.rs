@@ -19,7 +19,10 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Target) -> Result<u8> {
     let waiting = file_name(name, TASK);
     for suffix in [FAILED, TASK] {
         let from = file_name(name, suffix);
-        match folders.processed.rename_new(&from, &folders.inbox, &waiting) {
+        match folders
+            .processed
+            .rename_new(&from, &folders.inbox, &waiting)
+        {
             Ok(()) => {
                 let synced = folders.inbox.sync().and_then(|()| folders.processed.sync());
                 synced.map_err(|e| Fault::io("make durable", folders.inbox.path(), &e))?;

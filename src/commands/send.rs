@@ -49,7 +49,10 @@ pub(super) fn run(root: Option<&Path>, words: cli::Send) -> Result<u8> {
 
 fn say_sent(words: &cli::Send, agent: &AgentName, name: &TaskName) {
     if words.json {
-        println!("{}", serde_json::json!({"agent": agent.as_str(), "task": name.as_str()}));
+        println!(
+            "{}",
+            serde_json::json!({"agent": agent.as_str(), "task": name.as_str()})
+        );
     } else {
         println!("{agent}/{name}");
     }
@@ -93,8 +96,10 @@ fn read_all(from: impl Read, what: &str) -> Result<String> {
         .read_to_end(&mut bytes)
         .map_err(|e| Fault::io("read", what, &e))?;
     if bytes.len() > MAX_TASK_BYTES {
-        return Err(Fault::new(Kind::InvalidTask, format!("{what} is larger than 1 MiB"))
-            .hint("put it in a file that the agent can read, and send its name"));
+        return Err(
+            Fault::new(Kind::InvalidTask, format!("{what} is larger than 1 MiB"))
+                .hint("put it in a file that the agent can read, and send its name"),
+        );
     }
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
@@ -106,23 +111,31 @@ fn context(pairs: &[String]) -> Result<Map<String, Value>> {
     pairs
         .iter()
         .map(|pair| {
-            let (key, value) = pair.split_once('=').ok_or_else(|| {
-                Fault::new(Kind::Usage, format!("`--context {pair}` is not K=V"))
-            })?;
+            let (key, value) = pair
+                .split_once('=')
+                .ok_or_else(|| Fault::new(Kind::Usage, format!("`--context {pair}` is not K=V")))?;
             Ok((key.to_owned(), Value::String(value.to_owned())))
         })
         .collect()
 }
 
-fn submit(mailbox: &Mailbox, agent: &AgentName, name: Option<&str>, text: &str) -> Result<TaskName> {
+fn submit(
+    mailbox: &Mailbox,
+    agent: &AgentName,
+    name: Option<&str>,
+    text: &str,
+) -> Result<TaskName> {
     let (name, chosen) = match name {
         Some(name) => (TaskName::parse(name).map_err(usage)?, true),
         None => (fresh_name(Timestamp::now(), &uuid::Uuid::now_v7()), false),
     };
     mailbox.submit(agent, &name, text).map_err(|e| {
         if chosen && e.kind() == std::io::ErrorKind::AlreadyExists {
-            return Fault::new(Kind::Busy, format!("`{agent}/{name}` is waiting or being worked on"))
-                .hint("choose another name, or leave --name out");
+            return Fault::new(
+                Kind::Busy,
+                format!("`{agent}/{name}` is waiting or being worked on"),
+            )
+            .hint("choose another name, or leave --name out");
         }
         Fault::io("put a task in", format!("inbox/{agent}"), &e)
     })?;
@@ -164,8 +177,11 @@ fn wait(
             return Ok(Waited::Result(Box::new(record)));
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return Err(Fault::new(Kind::Busy, format!("`{agent}/{name}` is not finished yet"))
-                .hint(format!("it goes on; `orch show {agent}/{name}` tells how it stands")));
+            return Err(
+                Fault::new(Kind::Busy, format!("`{agent}/{name}` is not finished yet")).hint(
+                    format!("it goes on; `orch show {agent}/{name}` tells how it stands"),
+                ),
+            );
         }
         if waits_for_person(mailbox, agent, name)? {
             return Err(Fault::new(
@@ -211,7 +227,10 @@ fn waits_for_person(mailbox: &Mailbox, agent: &AgentName, name: &TaskName) -> Re
     let folders = mailbox
         .agent(agent)
         .map_err(|e| Fault::io("open the folders of", agent.as_str(), &e))?;
-    let waiting = folders.inbox.has(&file_name(name, crate::mailbox::TASK)).unwrap_or(false);
+    let waiting = folders
+        .inbox
+        .has(&file_name(name, crate::mailbox::TASK))
+        .unwrap_or(false);
     Ok(waiting && registry.is_human(agent))
 }
 
@@ -269,7 +288,10 @@ fn report(
     json: bool,
 ) -> Result<u8> {
     if json {
-        println!("{}", serde_json::to_string_pretty(record).unwrap_or_default());
+        println!(
+            "{}",
+            serde_json::to_string_pretty(record).unwrap_or_default()
+        );
         return Ok(record.status.exit_code());
     }
     let folders = mailbox
@@ -278,7 +300,13 @@ fn report(
     match folders.artifacts.open(&file_name(name, OUT)) {
         Ok(mut file) => print_answer(&mut file)?,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-        Err(e) => return Err(Fault::io("open the answer of", format!("{agent}/{name}"), &e)),
+        Err(e) => {
+            return Err(Fault::io(
+                "open the answer of",
+                format!("{agent}/{name}"),
+                &e,
+            ));
+        }
     }
     if let Some(fault) = &record.error {
         print_fault(fault);

@@ -1,2 +1,4 @@
 //! STUB
-pub(super) fn run(_: Option<&std::path::Path>, _: &crate::cli::Json) -> crate::error::Result<u8> { unreachable!() }
+pub(super) fn run(_: Option<&std::path::Path>, _: &crate::cli::Json) -> crate::error::Result<u8> {
+    unreachable!()
+}

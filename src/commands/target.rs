@@ -21,8 +21,10 @@ impl Target {
         };
         let mut parts = text.rsplit('/');
         let (Some(name), Some(agent)) = (parts.next(), parts.next()) else {
-            return Err(Fault::new(Kind::Usage, format!("`{text}` is not AGENT/NAME"))
-                .hint("for example `engineer/fix`; `orch status` and `orch log` show them"));
+            return Err(
+                Fault::new(Kind::Usage, format!("`{text}` is not AGENT/NAME"))
+                    .hint("for example `engineer/fix`; `orch status` and `orch log` show them"),
+            );
         };
         let name = [".task", ".claimed", ".failed", ".json", ".out"]
             .iter()
@@ -37,14 +39,18 @@ impl Target {
 
 /// Whether a living watcher will work on a new task of this agent.
 pub(super) fn is_watched(mailbox: &Mailbox, agent: &AgentName) -> bool {
-    living_watchers(mailbox.root.logs.path())
-        .is_ok_and(|all| all.iter().any(|watcher| watcher.duty.covers(agent.as_str())))
+    living_watchers(mailbox.root.logs.path()).is_ok_and(|all| {
+        all.iter()
+            .any(|watcher| watcher.duty.covers(agent.as_str()))
+    })
 }
 
 /// What to say where nobody is there to do the work.
 pub(super) fn say_if_nobody_watches(mailbox: &Mailbox, agent: &AgentName) {
     if !is_watched(mailbox, agent) {
-        eprintln!("no watcher is running: `orch watch` works on it, `orch watch --drain` does so and ends");
+        eprintln!(
+            "no watcher is running: `orch watch` works on it, `orch watch --drain` does so and ends"
+        );
     }
 }
 
@@ -54,9 +60,18 @@ mod tests {
 
     #[test]
     fn a_target_is_an_agent_and_a_name_or_a_path_to_it() {
-        for text in ["a/x", "inbox/a/x.task", "/r/processed/a/x.failed", "artifacts/a/x.json"] {
+        for text in [
+            "a/x",
+            "inbox/a/x.task",
+            "/r/processed/a/x.failed",
+            "artifacts/a/x.json",
+        ] {
             let target = Target::parse(text).unwrap();
-            assert_eq!((target.agent.as_str(), target.name.as_str()), ("a", "x"), "{text}");
+            assert_eq!(
+                (target.agent.as_str(), target.name.as_str()),
+                ("a", "x"),
+                "{text}"
+            );
         }
         for text in ["x", "", "A/x", "a/", "a/-x", "a/b c"] {
             assert_eq!(Target::parse(text).unwrap_err().kind, Kind::Usage, "{text}");

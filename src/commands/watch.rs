@@ -17,7 +17,10 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Watch) -> Result<u8> {
     if root.remote && !words.any_fs {
         return Err(Fault::new(
             Kind::Usage,
-            format!("`{}` is on a network or FUSE file system", root.path.display()),
+            format!(
+                "`{}` is on a network or FUSE file system",
+                root.path.display()
+            ),
         )
         .hint("locks and renames may not hold there; --any-fs takes the risk, and polls"));
     }
@@ -30,7 +33,9 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Watch) -> Result<u8> {
             kind: Kind::Usage,
             ..fault
         })?;
-    let poll = words.poll.or(root.remote.then_some(std::time::Duration::from_secs(1)));
+    let poll = words
+        .poll
+        .or(root.remote.then_some(std::time::Duration::from_secs(1)));
     let options = Options {
         jobs: words.jobs,
         drain: words.drain,

@@ -42,7 +42,10 @@ pub(super) enum Tried {
     /// It has a result.
     Finished(Box<Finished>),
     /// It failed in a way that passes.
-    Again { record: Box<Record>, after: Duration },
+    Again {
+        record: Box<Record>,
+        after: Duration,
+    },
     /// Orch stops.
     Stopped(Box<Record>),
     /// Its claim was taken away.
@@ -53,7 +56,9 @@ pub(super) enum Tried {
 
 impl From<Option<Finished>> for Tried {
     fn from(finished: Option<Finished>) -> Tried {
-        finished.map_or(Tried::Abandoned, |finished| Tried::Finished(Box::new(finished)))
+        finished.map_or(Tried::Abandoned, |finished| {
+            Tried::Finished(Box::new(finished))
+        })
     }
 }
 
@@ -124,7 +129,11 @@ impl Engine {
             let _ = claim.folders.artifacts.remove(&file_name(&claim.name, OUT));
             return Err(e);
         }
-        let status = if error.is_none() { Status::Succeeded } else { Status::Failed };
+        let status = if error.is_none() {
+            Status::Succeeded
+        } else {
+            Status::Failed
+        };
         let mut record = self.blank_record(claim, attempt, status, error);
         record.provider = plan.setup.provider_name.clone();
         (record.output, record.truncated) = excerpt(text.as_bytes());
@@ -179,7 +188,10 @@ impl Engine {
             Ok(ending) => ending,
             Err(SpawnFault::System(error)) if error.retry_later() => {
                 // The attempt did not take place, so there is to be no trace of one.
-                claim.folders.artifacts.remove(&file_name(&claim.name, files.attempt.suffix))?;
+                claim
+                    .folders
+                    .artifacts
+                    .remove(&file_name(&claim.name, files.attempt.suffix))?;
                 return Err(io::Error::other(error.to_string()));
             }
             Err(fault) => {
@@ -187,9 +199,17 @@ impl Engine {
                 record.error = Some(fault.into());
                 let finished = self.persist(claim, desk, || {
                     let mut record = record.clone();
-                    record.files = vec![self.file_entry(claim, files.attempt.suffix, &files.attempt.output)?];
+                    record.files = vec![self.file_entry(
+                        claim,
+                        files.attempt.suffix,
+                        &files.attempt.output,
+                    )?];
                     let outputs = vec![files.attempt.output.try_clone()?];
-                    Ok(Finished { record, outputs, next: None })
+                    Ok(Finished {
+                        record,
+                        outputs,
+                        next: None,
+                    })
                 });
                 return Ok(Tried::from(finished));
             }
@@ -252,7 +272,10 @@ impl Engine {
             Ok((stderr, stdin)) => Ok((Files { attempt, stderr }, stdin)),
             Err(e) => {
                 // No attempt took place, so there is to be no trace of one.
-                let _ = claim.folders.artifacts.remove(&file_name(&claim.name, suffix));
+                let _ = claim
+                    .folders
+                    .artifacts
+                    .remove(&file_name(&claim.name, suffix));
                 Err(e)
             }
         }
@@ -272,7 +295,9 @@ impl Engine {
         let Files { attempt, stderr } = files;
         if let Ending::OutputTooLarge { limit } = ending {
             // What it printed beyond the limit before it was ended is nobody's.
-            attempt.output.set_len(limit.min(attempt.output.metadata()?.len()))?;
+            attempt
+                .output
+                .set_len(limit.min(attempt.output.metadata()?.len()))?;
         }
         let verdict = self.judge(plan, config, ending, files)?;
         fill(&mut record, ending, &verdict, attempt)?;
@@ -280,7 +305,9 @@ impl Engine {
         record.files = vec![self.file_entry(claim, attempt.suffix, &attempt.output)?];
         if let Some(text) = verdict.text.as_ref().filter(|_| attempt.suffix == RAW) {
             let answer = self.write_answer(claim, text)?;
-            record.files.insert(0, self.file_entry(claim, OUT, &answer)?);
+            record
+                .files
+                .insert(0, self.file_entry(claim, OUT, &answer)?);
             outputs.push(answer);
         }
         if stderr.metadata()?.len() > 0 {
@@ -331,7 +358,9 @@ impl Engine {
     }
 
     fn cwd<'a>(&'a self, plan: &'a Plan) -> &'a Path {
-        plan.dir.as_ref().map_or(&self.mailbox.root.path, |dir| dir.path())
+        plan.dir
+            .as_ref()
+            .map_or(&self.mailbox.root.path, |dir| dir.path())
     }
 
     /// What the provider reads: the task itself where that is all, else a file of its own.
@@ -350,7 +379,11 @@ impl Engine {
                 other => other?,
             };
             file.write_all(invocation.prompt_sent.as_bytes())?;
-            return Ok(if by_stdin { Stdin::File(dir.open(&name)?) } else { Stdin::Null });
+            return Ok(if by_stdin {
+                Stdin::File(dir.open(&name)?)
+            } else {
+                Stdin::Null
+            });
         }
         if !by_stdin {
             return Ok(Stdin::Null);
@@ -369,13 +402,17 @@ impl Engine {
         files: &Files,
         wake: &Wake,
     ) -> Result<Ending, SpawnFault> {
-        let (program, args) = invocation.argv.split_first().ok_or_else(|| {
-            Fault::new(Kind::InvalidSettings, "the provider's command is empty")
-        })?;
+        let (program, args) = invocation
+            .argv
+            .split_first()
+            .ok_or_else(|| Fault::new(Kind::InvalidSettings, "the provider's command is empty"))?;
         let program = self.registry.program(program, &plan.setup.path)?;
         let args: Vec<_> = args.iter().map(Into::into).collect();
         let dir = plan.dir.as_ref().unwrap_or(&self.mailbox.root.dir);
-        let set = invocation.set_env.iter().map(|(name, value)| (name.into(), value.into()));
+        let set = invocation
+            .set_env
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()));
         let env: Vec<_> = plan.setup.env.iter().cloned().chain(set).collect();
         let job = Job {
             program: &program,
@@ -471,7 +508,10 @@ impl Engine {
                 (Answer::Reply, true) => {
                     let fault = Fault::new(
                         Kind::InvalidTask,
-                        format!("`{}.reply` has no text below a line `--- answer`", claim.target()),
+                        format!(
+                            "`{}.reply` has no text below a line `--- answer`",
+                            claim.target()
+                        ),
                     )
                     .hint("write the answer there, and rename the task to .reply again");
                     self.trouble(&fault);
@@ -482,7 +522,11 @@ impl Engine {
                 }
                 (Answer::Rejected, _) => Some(Fault::new(
                     Kind::Rejected,
-                    if note.is_empty() { "rejected by a person".to_owned() } else { format!("rejected by a person: {note}") },
+                    if note.is_empty() {
+                        "rejected by a person".to_owned()
+                    } else {
+                        format!("rejected by a person: {note}")
+                    },
                 )),
                 _ => None,
             };
@@ -493,7 +537,8 @@ impl Engine {
             let finished = match &plan {
                 Ok(plan) => self.answer(&claim, plan, 1, answer),
                 Err(fault) => {
-                    let record = self.blank_record(&claim, 1, Status::Rejected, Some(fault.clone()));
+                    let record =
+                        self.blank_record(&claim, 1, Status::Rejected, Some(fault.clone()));
                     Ok(Tried::Finished(Box::new(Finished::without_output(record))))
                 }
             };

@@ -100,6 +100,8 @@ struct Found {
     waiting: usize,
     waiting_for_person: usize,
     claims_of_others: usize,
+    /// Somebody else is clearing away after the dead: look again when that is done.
+    recovery_busy: bool,
 }
 
 impl Found {
@@ -203,6 +205,7 @@ impl Engine {
             let cost = started.elapsed();
             let (quiet, people) = (found.is_quiet(), found.waiting_for_person);
             let others = found.claims_of_others > 0;
+            let soon = found.recovery_busy;
             bulk = found.waiting > BULK && !(watch.is_some() && self.is_slow());
             if bulk {
                 watch = None;
@@ -219,7 +222,12 @@ impl Engine {
             }
             let timing = Timing {
                 rescan_at: started + LIST_AGE.max(cost * SCAN_SHARE),
-                timer_at: started + self.timer(watch.is_some(), bulk, ends && others),
+                timer_at: started
+                    + match (soon, ends && others) {
+                        (true, _) => SOON,
+                        (false, true) => SOON * 4,
+                        (false, false) => self.timer(watch.is_some() || bulk),
+                    },
                 ends,
                 quiet_scans,
             };
@@ -229,16 +237,11 @@ impl Engine {
         }
     }
 
-    fn timer(&self, watching: bool, bulk: bool, waits_for_others: bool) -> Duration {
-        let usual = match self.options.poll {
+    fn timer(&self, watching: bool) -> Duration {
+        match self.options.poll {
             Some(poll) => poll,
-            None if watching || bulk => TIMER,
+            None if watching => TIMER,
             None => POLL,
-        };
-        if waits_for_others {
-            usual.min(SOON * 4)
-        } else {
-            usual
         }
     }
 
@@ -288,7 +291,8 @@ impl Engine {
             }
             queue.wake();
         };
-        match Watch::on(self.mailbox.root.inbox.path(), Arc::new(wake)) {
+        let root = &self.mailbox.root;
+        match Watch::on([root.inbox.path(), root.logs.path()], Arc::new(wake)) {
             Ok(watch) => Some(watch),
             Err(e) => {
                 self.trouble(
@@ -316,7 +320,9 @@ impl Engine {
                 Err(e) => failed = Some(e),
             }
         }
-        wanted.insert(self.mailbox.root.inbox.path().to_path_buf());
+        for folder in [&self.mailbox.root.inbox, &self.mailbox.root.logs] {
+            wanted.insert(folder.path().to_path_buf());
+        }
         on.keep_only(&wanted);
         if let Some(e) = failed {
             self.trouble(

@@ -87,7 +87,10 @@ impl Engine {
         };
         Ok(Plan {
             limits: self.limits(header, &setup),
-            retries: setup.agent.retries.unwrap_or_else(|| self.registry.limits().retries),
+            retries: setup
+                .agent
+                .retries
+                .unwrap_or_else(|| self.registry.limits().retries),
             invocation,
             dir,
             chain,
@@ -98,7 +101,12 @@ impl Engine {
 
     /// Where the prompt is put, for providers that read it from a file.
     pub(super) fn prompt_path(&self, agent: &AgentName, name: &TaskName) -> String {
-        let folder = self.mailbox.root.path.join("artifacts").join(agent.as_str());
+        let folder = self
+            .mailbox
+            .root
+            .path
+            .join("artifacts")
+            .join(agent.as_str());
         folder.join(file_name(name, PROMPT)).display().to_string()
     }
 
@@ -141,7 +149,11 @@ impl Engine {
             return Err(
                 Fault::new(Kind::UnknownDir, format!("unknown dir `{name}`")).hint(format!(
                     "add it under `dirs` in specs/orch.yaml{}",
-                    if known.is_empty() { String::new() } else { format!("; known: {}", known.join(", ")) }
+                    if known.is_empty() {
+                        String::new()
+                    } else {
+                        format!("; known: {}", known.join(", "))
+                    }
                 )),
             );
         };
@@ -163,8 +175,14 @@ impl Engine {
             _ => false,
         };
         Limits {
-            wall: header.timeout.or(setup.agent.timeout).unwrap_or(limits.timeout).0,
-            idle: idle.or(streams.then_some(limits.idle_timeout)).map(|time| time.0),
+            wall: header
+                .timeout
+                .or(setup.agent.timeout)
+                .unwrap_or(limits.timeout)
+                .0,
+            idle: idle
+                .or(streams.then_some(limits.idle_timeout))
+                .map(|time| time.0),
             output: limits.output.0,
             grace: limits.grace.0,
         }
@@ -188,7 +206,13 @@ impl Plan {
 impl Chain {
     /// The next task: the request, and below it the answer. The answer is cut where the whole would
     /// be too long for a task.
-    pub(super) fn next_task(&self, from: &str, agent: &AgentName, request: &str, answer: &str) -> String {
+    pub(super) fn next_task(
+        &self,
+        from: &str,
+        agent: &AgentName,
+        request: &str,
+        answer: &str,
+    ) -> String {
         let header = Header {
             then: self.rest.clone(),
             hops: Some(self.hops),

@@ -137,7 +137,9 @@ impl Queue {
             let due = state.later.iter().map(|(due, _)| *due).chain(paused).min();
             state = match due {
                 Some(due) => {
-                    let wait = due.saturating_duration_since(now).max(Duration::from_millis(1));
+                    let wait = due
+                        .saturating_duration_since(now)
+                        .max(Duration::from_millis(1));
                     self.for_workers
                         .wait_timeout(state, wait)
                         .unwrap_or_else(PoisonError::into_inner)
@@ -163,10 +165,9 @@ impl Queue {
     /// This name is to be looked at again after a while.
     pub fn look_again(&self, item: Item, after: Duration) {
         let mut state = self.lock();
-        let known = state
-            .later
-            .iter()
-            .any(|(_, other)| other.name == item.name && Arc::ptr_eq(&other.folders, &item.folders));
+        let known = state.later.iter().any(|(_, other)| {
+            other.name == item.name && Arc::ptr_eq(&other.folders, &item.folders)
+        });
         if !known {
             state.later.push((Instant::now() + after, item));
             drop(state);

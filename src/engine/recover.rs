@@ -53,6 +53,7 @@ impl Engine {
             // Another watcher is at it; what it leaves over is found by the next scan.
             found.claims_of_others += found.adopted.len();
             found.adopted.clear();
+            found.recovery_busy = true;
             return Ok(());
         };
         self.sweep(&self.traces(&found.adopted))?;
@@ -86,7 +87,8 @@ impl Engine {
     fn traces(&self, claims: &[Claim]) -> Dead {
         let mut dead = Dead::default();
         for claim in claims {
-            dead.tasks.insert(self.marker(&claim.folders.agent, &claim.name));
+            dead.tasks
+                .insert(self.marker(&claim.folders.agent, &claim.name));
             for suffix in [OUT, RAW] {
                 let file = file_name(&claim.name, suffix);
                 if let Ok(Some(meta)) = claim.folders.artifacts.find(&file) {

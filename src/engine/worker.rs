@@ -105,7 +105,9 @@ impl Engine {
             Some(Errno::MFILE | Errno::NFILE) => {
                 fault.hint("too many open files: raise `ulimit -n` or lower --jobs")
             }
-            Some(Errno::NOSPC | Errno::DQUOT) => fault.hint("the disk is full: make room; nothing is lost"),
+            Some(Errno::NOSPC | Errno::DQUOT) => {
+                fault.hint("the disk is full: make room; nothing is lost")
+            }
             _ => fault,
         });
         self.mailbox.forget_handles();
@@ -146,7 +148,10 @@ impl Engine {
                 Kind::Interrupted,
                 format!("interrupted {} times by a crash", setback.interrupted),
             )
-            .hint(format!("see what ends orch or the agent, then `orch retry {}`", claim.target()));
+            .hint(format!(
+                "see what ends orch or the agent, then `orch retry {}`",
+                claim.target()
+            ));
             let record = self.blank_record(&claim, attempt, Status::Failed, Some(fault));
             self.finish(claim, Finished::without_output(record), desk);
             return Ok(());
@@ -202,11 +207,13 @@ impl Engine {
                 Ok(Tried::Abandoned) => return,
                 Err(e) => {
                     // Nothing was run: the files of the attempt could not be made.
-                    self.trouble(&Fault::io("prepare the output of", &target, &e).hint(
-                        "the task stays where it is and is tried again",
-                    ));
+                    self.trouble(
+                        &Fault::io("prepare the output of", &target, &e)
+                            .hint("the task stays where it is and is tried again"),
+                    );
                     self.queue.pause(PAUSE);
-                    if desk.wake.sleep(PAUSE) == Woken::Stopped || !claim.is_ours().unwrap_or(true) {
+                    if desk.wake.sleep(PAUSE) == Woken::Stopped || !claim.is_ours().unwrap_or(true)
+                    {
                         return self.give_back_or_drop(claim);
                     }
                 }
@@ -298,7 +305,10 @@ impl Engine {
         let has_own_record = claim
             .folders
             .artifacts
-            .has(&crate::mailbox::file_name(&claim.name, crate::mailbox::RECORD))
+            .has(&crate::mailbox::file_name(
+                &claim.name,
+                crate::mailbox::RECORD,
+            ))
             .unwrap_or(true);
         if !has_own_record {
             self.keep(claim, record);

@@ -122,7 +122,11 @@ impl Mailbox {
     /// Sets aside what a dead owner's attempt left, if there was one.
     pub fn set_aside_leftovers(&self, claim: &Claim) -> io::Result<()> {
         for suffix in RESULTS {
-            if claim.folders.artifacts.has(&file_name(&claim.name, suffix))? {
+            if claim
+                .folders
+                .artifacts
+                .has(&file_name(&claim.name, suffix))?
+            {
                 self.set_aside(&claim.folders, &claim.name)?;
                 break;
             }
@@ -156,10 +160,13 @@ impl Mailbox {
         let mut found = Setback::default();
         let mut k = first_free(taken)? - 1;
         while k > 0 {
-            match read_record(dir, &aside_name(name, k, RECORD))? {
-                None => found.interrupted += 1,
-                Some(record) if record.uncommitted => {}
-                Some(_) => break,
+            match read_record(dir, &aside_name(name, k, RECORD)) {
+                Ok(None) => found.interrupted += 1,
+                Ok(Some(record)) if record.uncommitted => {}
+                Ok(Some(_)) => break,
+                // Whatever has that name, it tells of no result.
+                Err(e) if e.kind() == io::ErrorKind::InvalidData => found.interrupted += 1,
+                Err(e) => return Err(e),
             }
             found.attempts += 1;
             k -= 1;
@@ -342,7 +349,10 @@ impl Mailbox {
         }
         let inbox = &claim.folders.inbox;
         at(Point::PutBack)?;
-        let (from, to) = (file_name(&claim.name, CLAIMED), file_name(&claim.name, TASK));
+        let (from, to) = (
+            file_name(&claim.name, CLAIMED),
+            file_name(&claim.name, TASK),
+        );
         match inbox.rename_new(&from, inbox, &to) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             other => other,
@@ -361,7 +371,10 @@ pub fn read_record(dir: &Dir, name: &str) -> io::Result<Option<Record>> {
     serde_json::from_slice(&bytes).map(Some).map_err(|e| {
         io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("`{}` is not a result record: {e}", dir.path().join(name).display()),
+            format!(
+                "`{}` is not a result record: {e}",
+                dir.path().join(name).display()
+            ),
         )
     })
 }

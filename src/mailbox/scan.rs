@@ -125,7 +125,11 @@ pub fn scan(mailbox: &Mailbox, wanted: impl Fn(&AgentName) -> bool) -> io::Resul
     let mut agents = Vec::new();
     mailbox.root.dir.sub("inbox")?.entries(|name, kind| {
         let Ok(text) = name.to_str() else {
-            found.strays.push(stray("inbox", &name.to_string_lossy(), "its name is not UTF-8"));
+            found.strays.push(stray(
+                "inbox",
+                &name.to_string_lossy(),
+                "its name is not UTF-8",
+            ));
             return;
         };
         if text.starts_with('.') {
@@ -137,7 +141,9 @@ pub fn scan(mailbox: &Mailbox, wanted: impl Fn(&AgentName) -> bool) -> io::Resul
                 found.strays.push(stray("inbox", text, &fault.message));
             }
             (FileType::Symlink, _) => {
-                found.strays.push(stray("inbox", text, "a link is not an inbox"));
+                found
+                    .strays
+                    .push(stray("inbox", text, "a link is not an inbox"));
             }
             _ => found
                 .strays
@@ -165,7 +171,11 @@ fn list(folders: Arc<AgentBox>, strays: &mut Vec<Stray>) -> io::Result<AgentList
     let place = format!("inbox/{}", folders.agent);
     folders.inbox.entries(|name, kind| {
         let Ok(text) = name.to_str() else {
-            strays.push(stray(&place, &name.to_string_lossy(), "its name is not UTF-8"));
+            strays.push(stray(
+                &place,
+                &name.to_string_lossy(),
+                "its name is not UTF-8",
+            ));
             return;
         };
         match sort_out(text, kind) {

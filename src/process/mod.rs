@@ -33,7 +33,7 @@ pub use spawn::{SpawnError, resolve_program};
 pub use sweep::{Dead, SweepLock, SweepReport, sweep_dead};
 pub use tree::{Tree, become_subreaper};
 pub use wake::{Wake, Woken};
-pub use watcher::{Duty, Record as WatcherRecord, Watcher, living_watchers};
+pub use watcher::{Duty, Record as WatcherRecord, Watcher, is_watcher_lock, living_watchers};
 
 /// The variable that names the watcher in an agent's environment.
 pub const WATCHER_VARIABLE: &str = "ORCH_WATCHER";

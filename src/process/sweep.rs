@@ -286,6 +286,7 @@ mod tests {
             pid_ns: String::new(),
             cgroup: Some("/sys/fs/cgroup".into()),
             started: String::new(),
+            duty: Default::default(),
         };
         let path = lock_path(logs, id);
         fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();

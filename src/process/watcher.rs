@@ -205,6 +205,14 @@ pub(super) fn lock_path(logs_dir: &Path, id: &str) -> PathBuf {
     logs_dir.join(format!("watch-{id}.lock"))
 }
 
+/// Whether this is the path of a watcher's lock file.
+#[must_use]
+pub fn is_watcher_lock(path: &Path) -> bool {
+    path.file_name()
+        .and_then(|name| id_of(name.to_str()?))
+        .is_some()
+}
+
 /// The id in the name of a lock file.
 pub(super) fn id_of(file_name: &str) -> Option<&str> {
     let id = file_name.strip_prefix("watch-")?.strip_suffix(".lock")?;
@@ -227,12 +235,7 @@ fn claim_id(logs_dir: &Path) -> io::Result<(String, File)> {
     }
 }
 
-fn write_record(
-    mut file: &File,
-    id: &str,
-    cgroup: Option<&Cgroup>,
-    duty: &Duty,
-) -> io::Result<()> {
+fn write_record(mut file: &File, id: &str, cgroup: Option<&Cgroup>, duty: &Duty) -> io::Result<()> {
     let record = Record {
         id: id.to_owned(),
         boot_id: boot_id()?,
@@ -275,7 +278,7 @@ mod tests {
     fn the_lock_file_says_who_holds_it() {
         let dir = tempfile::tempdir().unwrap();
         let (id, file) = claim_id(dir.path()).unwrap();
-        write_record(&file, &id, None).unwrap();
+        write_record(&file, &id, None, &Duty::default()).unwrap();
         let path = lock_path(dir.path(), &id);
         let record: Record = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         assert_eq!((record.id, record.pid), (id, std::process::id()));

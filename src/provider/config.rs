@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use super::pattern::{LoosePatterns, Patterns};
 use super::rule::Rule;
 use super::template::Template;
-use crate::access::Access;
 use super::verdict::Exit;
+use crate::access::Access;
 use crate::error::{Fault, Kind};
 
 /// How the prompt reaches the program.

@@ -57,7 +57,11 @@ impl Live {
                 short_duration(*after),
             ),
             Notice::Cancelled { target } => {
-                writeln!(std::io::stderr().lock(), "{} {target}", err.odd("cancelled"))
+                writeln!(
+                    std::io::stderr().lock(),
+                    "{} {target}",
+                    err.odd("cancelled")
+                )
             }
             Notice::PutBack { target } => writeln!(
                 std::io::stderr().lock(),
@@ -88,13 +92,17 @@ impl Live {
                 target,
                 provider,
                 attempt,
-            } => json!({"event": "started", "task": target, "provider": provider, "attempt": attempt}),
+            } => {
+                json!({"event": "started", "task": target, "provider": provider, "attempt": attempt})
+            }
             Notice::Finished { record } => json!({"event": "finished", "record": record}),
             Notice::Retrying {
                 target,
                 after,
                 fault,
-            } => json!({"event": "retrying", "task": target, "after": after.as_secs_f64(), "error": fault}),
+            } => {
+                json!({"event": "retrying", "task": target, "after": after.as_secs_f64(), "error": fault})
+            }
             Notice::Cancelled { target } => json!({"event": "cancelled", "task": target}),
             Notice::PutBack { target } => json!({"event": "put_back", "task": target}),
             Notice::TakenOver { target } => json!({"event": "taken_over", "task": target}),

@@ -94,7 +94,9 @@ pub fn clean_line(text: &str) -> String {
 
 fn is_harmful(c: char) -> bool {
     let turns_direction = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    (c.is_control() && c != '\n' && c != '\t') || turns_direction || matches!(c, '\u{2028}' | '\u{2029}')
+    (c.is_control() && c != '\n' && c != '\t')
+        || turns_direction
+        || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 fn skip_csi(chars: &mut impl Iterator<Item = char>) {
@@ -163,7 +165,10 @@ mod tests {
 
     #[test]
     fn counts_and_durations_read_well() {
-        assert_eq!((count(1, "task"), count(2, "task")), ("1 task".into(), "2 tasks".into()));
+        assert_eq!(
+            (count(1, "task"), count(2, "task")),
+            ("1 task".into(), "2 tasks".into())
+        );
         for (ms, expected) in [
             (12, "12ms"),
             (3400, "3.4s"),

@@ -82,7 +82,7 @@ fn front_matter_is_read() {
     assert_eq!(header.workflow.as_deref(), Some("four-pass"));
     assert_eq!(header.context["n"], 3);
     assert_eq!(header.access, Some(Access::Read));
-    assert_eq!(header.then[1].as_str(), "tester");
+    assert_eq!(header.then.as_ref().unwrap()[1].as_str(), "tester");
     assert_eq!(header.timeout, Some(Time(Duration::from_secs(900))));
     assert_eq!(header.params["effort"], "high");
     assert_eq!(task.body(), "Please add a flag.\n");
@@ -96,7 +96,7 @@ fn front_matter_may_be_spelled_in_several_ways() {
         "\u{feff}---\nthen:\n  - reviewer\n--- \nx",
     ] {
         let task = Task::parse(text.as_bytes()).unwrap();
-        assert_eq!(task.header.then[0].as_str(), "reviewer", "{text}");
+        assert_eq!(task.header.then.as_ref().unwrap()[0].as_str(), "reviewer", "{text}");
         assert_eq!(task.body(), "x");
     }
     let task = Task::parse(b"---\nworkflow: w\n---").unwrap();
@@ -172,10 +172,10 @@ fn full_header() -> Header {
         model: Some("opus[1m]".into()),
         access: Some(Access::Full),
         dir: Some("app".into()),
-        then: vec![
+        then: Some(vec![
             AgentName::parse("a").unwrap(),
             AgentName::parse("5").unwrap(),
-        ],
+        ]),
         timeout: Some(Time(Duration::from_millis(90_500))),
         idle_timeout: Some(Time(Duration::from_secs(1))),
         params: json!({"t": 0.5, "s": "yes"}).as_object().cloned().unwrap(),

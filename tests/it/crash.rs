@@ -40,7 +40,11 @@ const TASKS: [(&str, &str); 3] = [("first", "one"), ("json", "two"), ("second", 
 /// A text agent with stderr whose answer goes on to a second one, a JSON agent with a system
 /// prompt, and results of an earlier task of the same name: every point is passed.
 fn scenario() -> Bed {
-    let bed = Bed::new();
+    fill(Bed::new())
+}
+
+/// The same in another bed.
+pub fn fill(bed: Bed) -> Bed {
     let counts = |name: &str| format!("echo x >> {}/{name}.count", bed.outside.display());
     bed.script_with(
         "first",
@@ -51,7 +55,10 @@ fn scenario() -> Bed {
     bed.script("second", &format!("cat; {}", counts("second")));
     bed.script_with(
         "json",
-        &format!("cat >/dev/null; {}; echo '{{\"result\": \"fine\"}}'", counts("json")),
+        &format!(
+            "cat >/dev/null; {}; echo '{{\"result\": \"fine\"}}'",
+            counts("json")
+        ),
         "result: {text: /result}",
         "",
     );
@@ -72,7 +79,7 @@ fn earlier() -> String {
     .to_string()
 }
 
-fn drain(bed: &Bed, durability: &str, fault: Option<&str>) -> Ran {
+pub fn drain(bed: &Bed, durability: &str, fault: Option<&str>) -> Ran {
     let mut orch = bed.orch(["watch", "--drain", "--durability", durability]);
     if let Some(fault) = fault {
         orch = orch.env("ORCH_FAULT", fault);
@@ -81,7 +88,7 @@ fn drain(bed: &Bed, durability: &str, fault: Option<&str>) -> Ran {
 }
 
 /// Checks the promise after everything has been worked off.
-fn assert_promise(bed: &Bed, crashes: usize, story: &str) {
+pub fn assert_promise(bed: &Bed, crashes: usize, story: &str) {
     for (agent, name) in TASKS {
         let places: Vec<String> = [
             format!("inbox/{agent}/{name}.task"),
@@ -92,13 +99,21 @@ fn assert_promise(bed: &Bed, crashes: usize, story: &str) {
         .into_iter()
         .filter(|path| bed.has(path))
         .collect();
-        assert_eq!(places, [format!("processed/{agent}/{name}.task")], "{story}");
+        assert_eq!(
+            places,
+            [format!("processed/{agent}/{name}.task")],
+            "{story}"
+        );
         let executions = bed.count_lines(&format!("{agent}.count"));
         assert!(
             (1..=1 + crashes).contains(&executions),
             "{story}: {agent} was executed {executions} times"
         );
-        assert_eq!(committed(bed, agent), 1 + usize::from(agent == "first"), "{story}: {agent}");
+        assert_eq!(
+            committed(bed, agent),
+            1 + usize::from(agent == "first"),
+            "{story}: {agent}"
+        );
         let leftovers: Vec<_> = bed
             .ls(&format!("artifacts/{agent}"))
             .into_iter()
@@ -106,9 +121,17 @@ fn assert_promise(bed: &Bed, crashes: usize, story: &str) {
             .collect();
         assert_eq!(leftovers, [""; 0], "{story}");
     }
-    assert_eq!(bed.read("artifacts/first/one.out"), "request one", "{story}");
+    assert_eq!(
+        bed.read("artifacts/first/one.out"),
+        "request one",
+        "{story}"
+    );
     assert_eq!(bed.read("artifacts/json/two.out"), "fine", "{story}");
-    assert_eq!(bed.read("processed/first/one.task"), "request one", "{story}");
+    assert_eq!(
+        bed.read("processed/first/one.task"),
+        "request one",
+        "{story}"
+    );
     assert_eq!(bed.read("processed/first/one~1.task"), "earlier", "{story}");
     assert_eq!(bed.ls("processed/second"), ["one.task"], "{story}");
     assert_eq!(bed.ls("logs"), ["orch.jsonl"], "{story}");
@@ -129,14 +152,15 @@ fn committed(bed: &Bed, agent: &str) -> usize {
 }
 
 /// Runs the cases side by side: most of their time is waiting.
-fn side_by_side<T: Sync>(cases: &[T], check: impl Fn(&T) + Sync) {
+pub fn side_by_side<T: Sync>(cases: &[T], check: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(case)));
+                    let tried =
+                        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(case)));
                     if let Err(panic) = tried {
                         failed.lock().unwrap().push(
                             panic
@@ -150,10 +174,15 @@ fn side_by_side<T: Sync>(cases: &[T], check: impl Fn(&T) + Sync) {
         }
     });
     let failed = failed.into_inner().unwrap();
-    assert!(failed.is_empty(), "{} cases failed, first: {}", failed.len(), failed[0]);
+    assert!(
+        failed.is_empty(),
+        "{} cases failed, first: {}",
+        failed.len(),
+        failed[0]
+    );
 }
 
-fn is_reached(point: Point, durability: &str) -> bool {
+pub fn is_reached(point: Point, durability: &str) -> bool {
     !ELSEWHERE.contains(&point)
         && !RECOVERY.contains(&point)
         && (durability == "power" || !(SYNCS.contains(&point) || point == Point::RetireSyncInbox))
@@ -169,7 +198,10 @@ fn kill_everywhere(durability: &str) {
         let story = format!("kill -9 before {} ({durability})", point.name());
         let bed = scenario();
         let ran = drain(&bed, durability, Some(&format!("kill:{}", point.name())));
-        assert!(ran.was_killed(), "{story}: the point was not reached: {ran:?}");
+        assert!(
+            ran.was_killed(),
+            "{story}: the point was not reached: {ran:?}"
+        );
         drain(&bed, durability, None).expect(0);
         assert_promise(&bed, 1, &story);
     });
@@ -211,7 +243,10 @@ fn kill_twice(durability: &str) {
         assert!(ran.was_killed(), "{story}: {ran:?}");
         let again = drain(&bed, durability, Some(&format!("kill:{}", two.name())));
         let crashes = 1 + usize::from(again.was_killed());
-        assert!(again.was_killed() || again.code() == 0, "{story}: {again:?}");
+        assert!(
+            again.was_killed() || again.code() == 0,
+            "{story}: {again:?}"
+        );
         drain(&bed, durability, None).expect(0);
         assert_promise(&bed, crashes, &story);
     });
@@ -240,7 +275,11 @@ fn an_io_error_at_any_point_is_reported_and_loses_nothing() {
     let mut cases = Vec::new();
     for point in Point::ALL {
         if is_reached(*point, "power") {
-            for error in [("enospc", "No space left"), ("eio", "Input/output error"), ("emfile", "Too many open files")] {
+            for error in [
+                ("enospc", "No space left"),
+                ("eio", "Input/output error"),
+                ("emfile", "Too many open files"),
+            ] {
                 cases.push((*point, error));
             }
         }
@@ -250,21 +289,30 @@ fn an_io_error_at_any_point_is_reported_and_loses_nothing() {
         let bed = scenario();
         let ran = drain(&bed, "power", Some(&format!("{error}:{}", point.name())));
         assert_eq!(ran.status.code(), Some(0), "{story}: {ran:?}");
-        assert!(ran.stderr.contains(text), "{story} was not reported: {ran:?}");
+        assert!(
+            ran.stderr.contains(text),
+            "{story} was not reported: {ran:?}"
+        );
         assert_promise(&bed, 0, &story);
     });
 }
 
 #[test]
 fn an_io_error_during_recovery_is_reported_and_loses_nothing() {
-    let cases: Vec<Point> = RECOVERY.into_iter().chain([Point::AdoptSweep, Point::RunAside]).collect();
+    let cases: Vec<Point> = RECOVERY
+        .into_iter()
+        .chain([Point::AdoptSweep, Point::RunAside])
+        .collect();
     side_by_side(&cases, |point| {
         let story = format!("eio at {} after a crash", point.name());
         let bed = scenario();
         assert!(drain(&bed, "process", Some("kill:run.ended")).was_killed());
         let ran = drain(&bed, "process", Some(&format!("eio:{}", point.name())));
         assert_eq!(ran.status.code(), Some(0), "{story}: {ran:?}");
-        assert!(ran.stderr.contains("Input/output error"), "{story} was not reported: {ran:?}");
+        assert!(
+            ran.stderr.contains("Input/output error"),
+            "{story} was not reported: {ran:?}"
+        );
         assert_promise(&bed, 1, &story);
     });
 }
@@ -289,19 +337,28 @@ fn a_kill_or_an_error_while_sending_leaves_a_whole_task_or_none() {
             .env("ORCH_FAULT", format!("{mode}:{}", point.name()))
             .run();
         let accepted = bed.has("inbox/echo/x.task");
-        assert_eq!(accepted, *point == Point::SubmitSyncFolder, "{story}: {ran:?}");
+        assert_eq!(
+            accepted,
+            *point == Point::SubmitSyncFolder,
+            "{story}: {ran:?}"
+        );
         if *mode == "kill" {
             assert!(ran.was_killed(), "{story}");
         } else {
             assert_eq!(ran.code(), 1, "{story}: {ran:?}");
             let left = names(&bed.root.join("inbox/echo"));
-            assert!(left.iter().all(|name| name == "x.task"), "{story}: {left:?}");
+            assert!(
+                left.iter().all(|name| name == "x.task"),
+                "{story}: {left:?}"
+            );
         }
         if accepted {
             assert_eq!(bed.read("inbox/echo/x.task"), "hello", "{story}");
         }
         bed.drain().expect(0);
-        bed.orch(["send", "echo", "again", "--name", "y", "--wait"]).run().expect(0);
+        bed.orch(["send", "echo", "again", "--name", "y", "--wait"])
+            .run()
+            .expect(0);
     });
 }
 

@@ -37,9 +37,14 @@ impl Bed {
     pub fn in_folder(folder: &Path) -> Bed {
         let temp = TempDir::with_prefix_in("orch-test-", folder).unwrap();
         let base = temp.path().canonicalize().unwrap();
+        Bed::with_root(base.join("root"), temp)
+    }
+
+    /// The same, with the root itself on another file system than the rest.
+    pub fn with_root(root: PathBuf, temp: TempDir) -> Bed {
         let bed = Bed {
-            root: base.join("root"),
-            outside: base.join("outside"),
+            root,
+            outside: temp.path().canonicalize().unwrap().join("outside"),
             _temp: temp,
         };
         for folder in ["inbox", "specs/agents"] {
@@ -142,7 +147,8 @@ impl Bed {
 
     /// Works on everything and ends. Fast: nothing is synced.
     pub fn drain(&self) -> Ran {
-        self.orch(["watch", "--drain", "--durability", "process"]).run()
+        self.orch(["watch", "--drain", "--durability", "process"])
+            .run()
     }
 
     /// A watcher in the background, which is ended with the test. It has scanned when this returns.
@@ -152,7 +158,10 @@ impl Bed {
         let running = self.orch(all).start();
         let before = self.ls("logs").len();
         wait_for("the watcher's lock", || {
-            self.ls("logs").iter().any(|name| name.starts_with("watch-")) || before > 0
+            self.ls("logs")
+                .iter()
+                .any(|name| name.starts_with("watch-"))
+                || before > 0
         });
         running
     }

@@ -1,0 +1,144 @@
+//! A power cut at every point of the order on disk: what was accepted and what was committed is
+//! still there when the machine comes back.
+//!
+//! The root lies on an ext4 of its own in a file, mounted through a loop device, and the cut is the
+//! kernel's own: the file system is shut down without writing its journal. That needs root.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use orch::disk::Point;
+use tempfile::TempDir;
+
+use crate::crash::{assert_promise, drain, fill, is_reached, side_by_side};
+use crate::harness::{Bed, wait_for};
+
+/// A file system that can lose its power.
+struct Machine {
+    image: PathBuf,
+    mount: PathBuf,
+}
+
+impl Machine {
+    /// A new one, mounted.
+    fn new(temp: &TempDir) -> Machine {
+        let base = temp.path().canonicalize().unwrap();
+        let machine = Machine {
+            image: base.join("disk.img"),
+            mount: base.join("disk"),
+        };
+        std::fs::create_dir(&machine.mount).unwrap();
+        File::create(&machine.image)
+            .unwrap()
+            .set_len(24 << 20)
+            .unwrap();
+        assert!(quietly(
+            Command::new("mkfs.ext4").arg("-qF").arg(&machine.image)
+        ));
+        machine.reboot();
+        machine
+    }
+
+    fn boot(&self) -> bool {
+        let mut mount = Command::new("mount");
+        quietly(mount.args(["-o", "loop"]).arg(&self.image).arg(&self.mount))
+    }
+
+    /// Everything that is not on the disk yet is gone.
+    #[expect(unsafe_code, reason = "there is no safe way to this ioctl")]
+    fn cut_power(&self) {
+        const SHUTDOWN: libc::c_ulong = 0x8004_587d;
+        const WITHOUT_THE_JOURNAL: u32 = 2;
+        let disk = File::open(&self.mount).unwrap();
+        // SAFETY: the descriptor is open, and the argument is a number that the kernel only reads.
+        let done = unsafe { libc::ioctl(disk.as_raw_fd(), SHUTDOWN, &WITHOUT_THE_JOURNAL) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        drop(disk);
+        // The guard of the watcher that was killed may still be looking at it.
+        wait_for("the dead disk to be free", || self.unmount());
+    }
+
+    /// The machine comes back. Loop devices are handed out to whoever is first.
+    fn reboot(&self) {
+        wait_for("a loop device", || self.boot());
+    }
+
+    fn unmount(&self) -> bool {
+        quietly(Command::new("umount").arg(&self.mount))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.unmount();
+    }
+}
+
+fn quietly(command: &mut Command) -> bool {
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Checks that the tasks survive a cut at this point.
+fn cut_at(point: Point, durability: &str) {
+    let temp = TempDir::with_prefix("orch-power-").unwrap();
+    let machine = Machine::new(&temp);
+    let bed = fill(Bed::with_root(machine.mount.join("root"), temp));
+    // What was dropped is accepted: the user's own programs have synced it.
+    assert!(quietly(&mut Command::new("sync")));
+    let fault = format!("kill:{}", point.name());
+    let ran = drain(&bed, durability, Some(&fault));
+    assert!(ran.was_killed(), "{}: {ran:?}", point.name());
+    bed.assert_nothing_runs();
+    machine.cut_power();
+    machine.reboot();
+    drain(&bed, durability, None).expect(0);
+    assert_promise(&bed, 1, &format!("power cut before {}", point.name()));
+}
+
+/// Says so where it is not permitted to cut anything.
+fn can_cut_power() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    let loops = std::path::Path::new("/dev/loop-control").exists();
+    let can = root && loops && quietly(Command::new("mkfs.ext4").arg("-V"));
+    if !can {
+        eprintln!("skipped: a power cut needs root, mkfs.ext4 and loop devices");
+    }
+    can
+}
+
+#[test]
+fn a_power_cut_at_any_point_loses_nothing() {
+    if !can_cut_power() {
+        return;
+    }
+    let cases: Vec<Point> = Point::ALL
+        .iter()
+        .copied()
+        .filter(|point| is_reached(*point, "power"))
+        .collect();
+    side_by_side(&cases, |point| cut_at(*point, "power"));
+}
+
+#[test]
+fn what_send_accepted_survives_a_power_cut() {
+    if !can_cut_power() {
+        return;
+    }
+    let temp = TempDir::with_prefix("orch-power-").unwrap();
+    let machine = Machine::new(&temp);
+    let bed = Bed::with_root(machine.mount.join("root"), temp);
+    std::fs::create_dir(bed.root.join("inbox/echo")).unwrap();
+    assert!(quietly(&mut Command::new("sync")));
+    bed.orch(["send", "echo", "hello", "--name", "x"])
+        .run()
+        .expect(0);
+    machine.cut_power();
+    machine.reboot();
+    assert_eq!(bed.read("inbox/echo/x.task"), "hello");
+}
