@@ -166,10 +166,9 @@ fn weight(value: &dyn Val, per: u64) -> u64 {
     }
     if let Some(map) = value.downcast_ref::<CelMap>() {
         let entries = map.inner().iter();
-        let one = |(key, value): (&_, &Box<dyn Val + '_>)| {
-            key_weight(key, per) + weight(value.as_ref(), per)
-        };
-        return 1 + entries.map(one).sum::<u64>();
+        let weights =
+            entries.map(|(key, value)| weight(key.inner(), per) + weight(value.as_ref(), per));
+        return 1 + weights.sum::<u64>();
     }
     if let Some(string) = value.downcast_ref::<CelString>() {
         return text(string.inner().len());
@@ -177,10 +176,6 @@ fn weight(value: &dyn Val, per: u64) -> u64 {
     value
         .downcast_ref::<CelBytes>()
         .map_or(1, |bytes| text(bytes.inner().len()))
-}
-
-fn key_weight(key: &cel::common::types::CelMapKey<'_>, per: u64) -> u64 {
-    weight(key.inner(), per)
 }
 
 /// Rewrites an expression so that its evaluation is metered.

@@ -191,10 +191,9 @@ impl Walk<'_> {
             FUNCTIONS
         };
         let name = call.func_name.as_str();
-        if !name.contains(['_', '@']) || name.starts_with(|c: char| c.is_alphabetic()) {
-            if !known.contains(&name) {
-                return Err(self.unknown_function(node, call, known));
-            }
+        let written = name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        if written && !known.contains(&name) {
+            return Err(self.unknown_function(node, call, known));
         }
         if name == "exists" && call.target.is_none() {
             self.glob(node, call)?;

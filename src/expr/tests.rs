@@ -263,6 +263,7 @@ fn load_faults_have_a_place_and_a_hint() {
         ("state.l.all(x, exists(x))", "known before", None),
         ("Point{x: 1}", "does not exist", None),
         ("b'abc'", "bytes", None),
+        ("_size(a) > 1", "no function `_size()`", None),
         ("now() > 1", "no function `now()`", None),
     ];
     for (text, part, at) in table {
