@@ -11,6 +11,7 @@ use cel::common::ast::{
 };
 
 use super::limits::LOOP;
+use super::meter::OVER_MAP;
 use super::{ExprFault, FaultKind};
 use crate::suggest;
 
@@ -228,8 +229,7 @@ impl Walk<'_> {
         walk: &ComprehensionExpr,
     ) -> Result<(), ExprFault> {
         if matches!(walk.iter_range.expr, Node::Map(_)) {
-            let message = "a macro walks over a map, whose order is not fixed";
-            return Err(self.fault(node, message).hint("use a list"));
+            return Err(self.fault(node, OVER_MAP).hint("use a list"));
         }
         self.visit(&walk.iter_range)?;
         self.visit(&walk.accu_init)?;

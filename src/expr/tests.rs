@@ -311,6 +311,31 @@ fn a_variable_of_a_macro_hides_a_root() {
 }
 
 #[test]
+fn an_error_that_cannot_change_the_answer_is_passed_over() {
+    let table = [
+        ("state.nope == 1 || true", Ok(true)),
+        ("state.nope == 1 && false", Ok(false)),
+        ("state.nope == 1 || false", Err("`state.nope` is missing")),
+        ("state.nope == 1 && true", Err("`state.nope` is missing")),
+        ("has(state.nope) && state.nope == 1", Ok(false)),
+    ];
+    for (text, expected) in table {
+        let held = parse(text).holds(&scope()).map_err(|fault| fault.message);
+        assert_eq!(held, expected.map_err(str::to_owned), "{text}");
+    }
+}
+
+#[test]
+fn an_expression_can_be_shared_between_threads() {
+    let expr = parse("state.n == 1");
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| assert_eq!(expr.holds(&scope()), Ok(true)));
+        }
+    });
+}
+
+#[test]
 fn the_trace_is_one_line() {
     let trace = parse("state.n\n   + 1 == 2").trace(&scope());
     assert_eq!(trace.to_string(), "state.n + 1 == 2 => true");
