@@ -258,7 +258,7 @@ impl Expr {
         meter::start();
         let value = Cel::resolve(&self.program, &context);
         if let Some(why) = meter::refused() {
-            return Err(ExprFault::new(FaultKind::Limit, why).hint("walk over a shorter list"));
+            return Err(why.fault());
         }
         let value = value.map_err(|error| words::failure(&error, &self.names, scope))?;
         convert::to_json(&value)

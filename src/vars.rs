@@ -262,6 +262,19 @@ impl Text {
     }
 }
 
+/// The value at a bare path, as in `items_from: state.plan.tasks`; null is a value here.
+///
+/// # Errors
+/// [`VarFaultKind::Undefined`], with the part that is missing.
+pub fn lookup<'v>(path: &Path, scope: &'v Scope<'_>) -> Result<&'v Value, VarFault> {
+    let var = Var {
+        path: path.clone(),
+        default: None,
+        at: 0,
+    };
+    in_scope(&var, scope)
+}
+
 /// Reads the variable whose `$` is at `at`; gives it and the byte behind its `}`.
 fn variable(text: &str, at: usize) -> Result<(Var, usize), VarFault> {
     let load = |message: String| VarFault::new(VarFaultKind::Load, at, message);

@@ -19,9 +19,13 @@ use cel::common::value::{CowVal, Val};
 use cel::{DeclarationError, Env, ExecutionError};
 use regex::{Regex, RegexBuilder};
 
+use super::{ExprFault, FaultKind};
+
 /// The steps that one evaluation may take: visiting a value is one, 64 bytes of text are one.
 pub const MAX_STEPS: u64 = 2_000_000;
 
+/// What is said where a macro walks over a map.
+pub(super) const OVER_MAP: &str = "a macro walks over a map, whose order is not fixed";
 /// The largest compiled pattern of `matches`, in bytes.
 const MAX_PATTERN: usize = 64 * 1024;
 /// What it costs to compile a pattern.
@@ -34,11 +38,37 @@ const MATCHES: &str = "@matches";
 
 type Answer<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
+/// Why an evaluation was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The budget is spent.
+    Work,
+    /// A macro was about to walk over a map.
+    Map,
+}
+
+impl Refusal {
+    /// The refusal as the user sees it.
+    pub fn fault(self) -> ExprFault {
+        match self {
+            Refusal::Work => {
+                let message = format!("it takes more than {MAX_STEPS} steps");
+                ExprFault::new(FaultKind::Limit, message).hint("walk over a shorter list")
+            }
+            Refusal::Map => ExprFault::new(FaultKind::Type, OVER_MAP).hint("use a list"),
+        }
+    }
+
+    fn error(self) -> ExecutionError {
+        ExecutionError::function_error("@meter", self.fault().message)
+    }
+}
+
 /// What one evaluation has left, and why it was ended.
 #[derive(Default)]
 struct Meter {
     left: u64,
-    refused: Option<String>,
+    refused: Option<Refusal>,
     patterns: BTreeMap<String, Regex>,
 }
 
@@ -58,8 +88,8 @@ pub(super) fn start() {
 }
 
 /// Why the evaluation on this thread was ended, if it was.
-pub(super) fn refused() -> Option<String> {
-    METER.with_borrow(|meter| meter.refused.clone())
+pub(super) fn refused() -> Option<Refusal> {
+    METER.with_borrow(|meter| meter.refused)
 }
 
 /// Charges what a value weighs; after the budget is spent, nothing is weighed any more.
@@ -71,15 +101,11 @@ fn charge_for(value: &dyn Val, per: u64) -> Result<(), ExecutionError> {
 fn charge(steps: u64) -> Result<(), ExecutionError> {
     METER.with_borrow_mut(|meter| {
         if meter.refused.is_none() && steps > meter.left {
-            meter.refused = Some(format!("it takes more than {MAX_STEPS} steps"));
+            meter.refused = Some(Refusal::Work);
         }
         meter.left = meter.left.saturating_sub(steps);
-        meter.refused.as_deref().map_or(Ok(()), refuse)
+        meter.refused.map_or(Ok(()), |why| Err(why.error()))
     })
-}
-
-fn refuse(why: &str) -> Result<(), ExecutionError> {
-    Err(ExecutionError::function_error("@meter", why))
 }
 
 /// Adds the functions that the rewritten expressions call.
@@ -109,9 +135,8 @@ fn list<'b, 'v>(mut args: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
     let body = args.pop();
     let value = args.swap_remove(0);
     if value.downcast_ref::<CelMap>().is_some() {
-        let why = "a macro walks over a map, whose order is not fixed";
-        METER.with_borrow_mut(|meter| meter.refused.get_or_insert(why.to_owned()).len());
-        refuse(why)?;
+        METER.with_borrow_mut(|meter| meter.refused.get_or_insert(Refusal::Map).to_owned());
+        return Err(Refusal::Map.error());
     }
     let items = value
         .downcast_ref::<CelList>()
@@ -166,10 +191,9 @@ fn weight(value: &dyn Val, per: u64) -> u64 {
     }
     if let Some(map) = value.downcast_ref::<CelMap>() {
         let entries = map.inner().iter();
-        let one = |(key, value): (&_, &Box<dyn Val + '_>)| {
-            key_weight(key, per) + weight(value.as_ref(), per)
-        };
-        return 1 + entries.map(one).sum::<u64>();
+        let weights =
+            entries.map(|(key, value)| weight(key.inner(), per) + weight(value.as_ref(), per));
+        return 1 + weights.sum::<u64>();
     }
     if let Some(string) = value.downcast_ref::<CelString>() {
         return text(string.inner().len());
@@ -177,10 +201,6 @@ fn weight(value: &dyn Val, per: u64) -> u64 {
     value
         .downcast_ref::<CelBytes>()
         .map_or(1, |bytes| text(bytes.inner().len()))
-}
-
-fn key_weight(key: &cel::common::types::CelMapKey<'_>, per: u64) -> u64 {
-    weight(key.inner(), per)
 }
 
 /// Rewrites an expression so that its evaluation is metered.

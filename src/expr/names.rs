@@ -11,6 +11,7 @@ use cel::common::ast::{
 };
 
 use super::limits::LOOP;
+use super::meter::OVER_MAP;
 use super::{ExprFault, FaultKind};
 use crate::suggest;
 
@@ -191,10 +192,9 @@ impl Walk<'_> {
             FUNCTIONS
         };
         let name = call.func_name.as_str();
-        if !name.contains(['_', '@']) || name.starts_with(|c: char| c.is_alphabetic()) {
-            if !known.contains(&name) {
-                return Err(self.unknown_function(node, call, known));
-            }
+        let written = name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        if written && !known.contains(&name) {
+            return Err(self.unknown_function(node, call, known));
         }
         if name == "exists" && call.target.is_none() {
             self.glob(node, call)?;
@@ -229,8 +229,7 @@ impl Walk<'_> {
         walk: &ComprehensionExpr,
     ) -> Result<(), ExprFault> {
         if matches!(walk.iter_range.expr, Node::Map(_)) {
-            let message = "a macro walks over a map, whose order is not fixed";
-            return Err(self.fault(node, message).hint("use a list"));
+            return Err(self.fault(node, OVER_MAP).hint("use a list"));
         }
         self.visit(&walk.iter_range)?;
         self.visit(&walk.accu_init)?;

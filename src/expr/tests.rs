@@ -263,6 +263,7 @@ fn load_faults_have_a_place_and_a_hint() {
         ("state.l.all(x, exists(x))", "known before", None),
         ("Point{x: 1}", "does not exist", None),
         ("b'abc'", "bytes", None),
+        ("_size(a) > 1", "no function `_size()`", None),
         ("now() > 1", "no function `now()`", None),
     ];
     for (text, part, at) in table {
@@ -307,6 +308,31 @@ fn what_an_expression_names_is_listed() {
 fn a_variable_of_a_macro_hides_a_root() {
     let expr = parse("[{'n': 5}].all(state, state.n == 5) && state.n == 1");
     assert_eq!(expr.holds(&scope()), Ok(true));
+}
+
+#[test]
+fn an_error_that_cannot_change_the_answer_is_passed_over() {
+    let table = [
+        ("state.nope == 1 || true", Ok(true)),
+        ("state.nope == 1 && false", Ok(false)),
+        ("state.nope == 1 || false", Err("`state.nope` is missing")),
+        ("state.nope == 1 && true", Err("`state.nope` is missing")),
+        ("has(state.nope) && state.nope == 1", Ok(false)),
+    ];
+    for (text, expected) in table {
+        let held = parse(text).holds(&scope()).map_err(|fault| fault.message);
+        assert_eq!(held, expected.map_err(str::to_owned), "{text}");
+    }
+}
+
+#[test]
+fn an_expression_can_be_shared_between_threads() {
+    let expr = parse("state.n == 1");
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| assert_eq!(expr.holds(&scope()), Ok(true)));
+        }
+    });
 }
 
 #[test]

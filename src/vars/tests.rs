@@ -315,3 +315,18 @@ fn names_are_listed_and_checked() {
         assert_eq!(Text::parse(good).unwrap().check(&[]), [], "{good}");
     }
 }
+
+#[test]
+fn a_bare_path_is_looked_up() {
+    let scope = scope();
+    let find = |path: &str| lookup(&Path::parse(path).unwrap(), &scope);
+    assert_eq!(find("steps.test.json.files[0]"), Ok(&json!("x.md")));
+    assert_eq!(find("reply"), Ok(&Value::Null));
+    assert!(
+        find("state.b")
+            .unwrap_err()
+            .message
+            .contains("`state` has no `b`")
+    );
+    assert!(Path::parse("state.").is_err() && Path::parse("").is_err());
+}
