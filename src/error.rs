@@ -74,6 +74,8 @@ pub enum Kind {
     RateLimited,
     PermissionDenied,
     NoRecording,
+    StepFailed,
+    StateNotFound,
     Rejected,
     Cancelled,
     Interrupted,

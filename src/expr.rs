@@ -5,9 +5,9 @@
 //! engine recurses and an overflow could not be caught. Nothing here reads a file, a clock or the
 //! environment, and a guard that cannot be evaluated is a fault, never `false`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::thread;
 
 use cel::common::ast::IdedExpr;
@@ -156,7 +156,25 @@ fn shorten(text: &str) -> String {
     }
 }
 
+
 impl Expr {
+    /// Reads an expression once for each text: the guards of a workflow are evaluated again and again.
+    ///
+    /// # Errors
+    /// As [`Expr::parse`].
+    pub fn cached(text: &str) -> Result<Arc<Self>, ExprFault> {
+        static KNOWN: LazyLock<Mutex<HashMap<String, Arc<Expr>>>> = LazyLock::new(Mutex::default);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(expr) = known.get(text) {
+            return Ok(Arc::clone(expr));
+        }
+        let expr = Arc::new(Expr::parse(text)?);
+        if known.len() < 10_000 {
+            known.insert(text.to_owned(), Arc::clone(&expr));
+        }
+        Ok(expr)
+    }
+
     /// Parses an expression.
     ///
     /// # Errors

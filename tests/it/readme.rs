@@ -63,7 +63,11 @@ fn the_exit_codes_in_the_readme_are_the_programs() {
         .lines()
         .skip_while(|line| *line != "| code | meaning |")
         .skip(2)
-        .map_while(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "))
+        .map_while(|line| {
+            line.strip_prefix("| ")?
+                .strip_suffix(" |")?
+                .split_once(" | ")
+        })
         .map(|(code, meaning)| (code.parse().unwrap(), meaning))
         .collect();
     assert_eq!(rows, exit::TABLE);
@@ -81,8 +85,14 @@ fn every_command_is_in_the_readme_and_has_help() {
         .collect();
     assert!(commands.len() >= 12, "{help}");
     for command in commands {
-        assert!(README.contains(&format!("orch {command}")) || command == "demo", "{command}");
-        let help = Command::new(orch()).args([command, "--help"]).output().unwrap();
+        assert!(
+            README.contains(&format!("orch {command}")) || command == "demo",
+            "{command}"
+        );
+        let help = Command::new(orch())
+            .args([command, "--help"])
+            .output()
+            .unwrap();
         assert!(help.status.success(), "{command}");
     }
 }
