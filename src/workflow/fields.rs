@@ -1,0 +1,680 @@
+//! Every field that a workflow file can hold, with its shape and a sentence: the one table.
+//!
+//! The loader refuses what is not here, and the JSON Schema is printed from it, so that the two
+//! cannot part. It holds no behaviour.
+
+/// What a value must look like.
+#[derive(Debug, Clone, Copy)]
+pub enum Shape {
+    /// Text.
+    Text,
+    /// An expression: text, or `true` and `false`.
+    Guard,
+    /// `true` or `false`.
+    Flag,
+    /// A whole number within a range.
+    Count(u64, u64),
+    /// A whole number within a range, or `{from, default, min, max}`.
+    Number(u64, u64),
+    /// A duration with its unit, or `{from, default, min, max}` with such.
+    Duration,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A list of such.
+    List(&'static Shape),
+    /// A list with at least one item.
+    Some(&'static Shape),
+    /// A map with any keys.
+    Map(&'static Shape),
+    /// A map with known keys.
+    Object(&'static Object),
+    /// `true`, `false` or such a map.
+    FlagOr(&'static Object),
+    /// Text, a number, `true` or `false`.
+    Scalar,
+    /// A provider, as in `providers.yaml`; its own reader judges it.
+    Provider,
+    /// Anything.
+    Any,
+}
+
+/// A map with known keys.
+#[derive(Debug)]
+pub struct Object {
+    /// Its name in the schema.
+    pub name: &'static str,
+    /// What messages call it.
+    pub label: &'static str,
+    /// Its keys.
+    pub fields: &'static [Field],
+    /// The keys that must be there.
+    pub required: &'static [&'static str],
+}
+
+/// A key of a map.
+#[derive(Debug)]
+pub struct Field {
+    /// The key.
+    pub name: &'static str,
+    /// What its value looks like.
+    pub shape: Shape,
+    /// What it is for.
+    pub doc: &'static str,
+}
+
+impl Object {
+    /// The names of its fields.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.fields.iter().map(|field| field.name).collect()
+    }
+
+    /// The field of this name.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&'static Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+}
+
+const fn f(name: &'static str, shape: Shape, doc: &'static str) -> Field {
+    Field { name, shape, doc }
+}
+
+const fn object(
+    name: &'static str,
+    label: &'static str,
+    required: &'static [&'static str],
+    fields: &'static [Field],
+) -> Object {
+    Object {
+        name,
+        label,
+        fields,
+        required,
+    }
+}
+
+use Shape::{
+    Any, Count, Duration, Flag, FlagOr, Guard, List, Map, Number, Provider, Scalar, Some, Text,
+    Word,
+};
+
+const TEXTS: Shape = List(&Text);
+const MANY: u64 = 1_000_000;
+const WEEK_SEC: u64 = 7 * 24 * 3600;
+
+/// A workflow file.
+pub static WORKFLOW: Object = object(
+    "workflow",
+    "the workflow",
+    &["version", "name", "steps"],
+    &[
+        f(
+            "version",
+            Any,
+            "The version of the dialect: \"1\", or upstream's \"1.1\" and \"1.1.1\". In quotes.",
+        ),
+        f(
+            "name",
+            Text,
+            "The name of the workflow; also the name of its inbox.",
+        ),
+        f("description", Text, "What it is for, in one line."),
+        f(
+            "strict_flow",
+            Flag,
+            "Whether a failure that nothing handles ends the run. Default: true.",
+        ),
+        f(
+            "context",
+            Map(&Any),
+            "Variables with their defaults; `--context K=V` takes the type of the default.",
+        ),
+        f(
+            "input",
+            Shape::Object(&INPUT),
+            "What the run's `--input` must look like.",
+        ),
+        f(
+            "providers",
+            Map(&Provider),
+            "Providers for this workflow, as in `providers.yaml`.",
+        ),
+        f(
+            "state",
+            Map(&Any),
+            "The canonical document as it is at the start; `metadata` and `governance` are reserved.",
+        ),
+        f(
+            "on_violation",
+            Word(&["reject", "block", "stop"]),
+            "What happens on forged or early tasks and on writes outside the scope. Default: block.",
+        ),
+        f(
+            "singleton",
+            Flag,
+            "Whether `run` resumes the unfinished run with the same input. Default: false.",
+        ),
+        f(
+            "follow_up",
+            Text,
+            "The step at which `orch reply` reopens a finished run. Without it, completed is final.",
+        ),
+        f(
+            "max_transitions",
+            Count(1, MANY),
+            "The ceiling for any run; above it the run fails with LimitExceeded. Default: 1000.",
+        ),
+        f("steps", Some(&Shape::Object(&STEP)), "The steps, in order."),
+    ],
+);
+
+static INPUT: Object = object(
+    "input",
+    "`input`",
+    &["schema"],
+    &[f(
+        "schema",
+        Text,
+        "The path of a JSON Schema that the input must match.",
+    )],
+);
+
+/// A step.
+pub static STEP: Object = object(
+    "step",
+    "the step",
+    &["name"],
+    &[
+        f(
+            "name",
+            Text,
+            "The name of the step: letters, digits, `_` and `-`.",
+        ),
+        f(
+            "phase",
+            Scalar,
+            "What `metadata.currentPhase` shows. Default: the name.",
+        ),
+        // what it does
+        f(
+            "agent",
+            Text,
+            "Work: the agent that runs, or `human` to ask a person.",
+        ),
+        f(
+            "provider",
+            Text,
+            "Work: the provider that runs; beside `agent`, instead of the agent's own.",
+        ),
+        f(
+            "command",
+            Some(&Scalar),
+            "Work: a program and its arguments.",
+        ),
+        f(
+            "command_override",
+            Some(&Scalar),
+            "Another spelling of `command`.",
+        ),
+        f("wait_for", Shape::Object(&WAIT), "Work: wait for files."),
+        f(
+            "parallel",
+            Some(&Shape::Object(&STEP)),
+            "Work: agent or command steps that run side by side.",
+        ),
+        f(
+            "for_each",
+            Shape::Object(&FOR_EACH),
+            "Work: repeat a body for each item.",
+        ),
+        f(
+            "action",
+            Word(&["load_plan", "mark_plan", "apply_files"]),
+            "Work: something that orch does itself.",
+        ),
+        f(
+            "approval",
+            Text,
+            "The gate that a person must approve: alone, or after an agent or a command.",
+        ),
+        // agents and people
+        f(
+            "provider_params",
+            Map(&Any),
+            "Values for the placeholders of the provider's command.",
+        ),
+        f("prompt", Text, "What is asked; variables are substituted."),
+        f(
+            "input_file",
+            Text,
+            "A file that comes before the prompt; nothing in it is substituted.",
+        ),
+        f(
+            "prompt_transport",
+            Shape::Object(&TRANSPORT),
+            "How the prompt reaches the program.",
+        ),
+        f(
+            "access",
+            Word(&["read", "edit", "full"]),
+            "How much the agent may do. Default: edit.",
+        ),
+        f(
+            "choices",
+            Some(&Scalar),
+            "With `agent: human`: the reply must start with one of these.",
+        ),
+        // actions
+        f(
+            "from",
+            Text,
+            "With `action: apply_files`: the step whose output is applied.",
+        ),
+        f(
+            "into",
+            Text,
+            "With `action: apply_files`: the folder that the files go to.",
+        ),
+        f(
+            "as",
+            Word(&["done", "skipped"]),
+            "With `action: mark_plan`: what the current phase becomes.",
+        ),
+        // order
+        f(
+            "when",
+            Shape::Object(&WHEN),
+            "The step is skipped unless this holds.",
+        ),
+        f(
+            "requires",
+            List(&Shape::Object(&GATE)),
+            "What must hold before it runs; otherwise the run is blocked.",
+        ),
+        f(
+            "ensures",
+            List(&Shape::Object(&GATE)),
+            "What must hold after it succeeded; otherwise the run is blocked.",
+        ),
+        f(
+            "evidence",
+            TEXTS,
+            "Globs of what is shown to the person who approves.",
+        ),
+        f(
+            "on_reject",
+            Text,
+            "Where a rejection leads. Without it the run stays blocked.",
+        ),
+        f(
+            "next",
+            Some(&Shape::Object(&ROW)),
+            "Where it goes: the first row that holds, after success and after failure.",
+        ),
+        f("on", Shape::Object(&HANDLERS), "Where it goes by outcome."),
+        f(
+            "max_visits",
+            Number(1, MANY),
+            "How often it may be entered.",
+        ),
+        f(
+            "on_limit",
+            Text,
+            "Where the entry after the last allowed one leads. Default: _fail.",
+        ),
+        f(
+            "per",
+            Some(&Text),
+            "Entering one of these steps restarts the count of visits.",
+        ),
+        f(
+            "once",
+            Flag,
+            "A committed result is never produced again in this run.",
+        ),
+        // limits
+        f("timeout", Duration, "Wall-clock limit, such as 15m."),
+        f(
+            "timeout_sec",
+            Number(1, WEEK_SEC),
+            "Wall-clock limit in seconds.",
+        ),
+        f(
+            "retries",
+            Shape::Object(&RETRIES),
+            "How often a failure is tried again.",
+        ),
+        // surroundings
+        f(
+            "env",
+            Map(&Scalar),
+            "Variables that the process gets; nothing is substituted in them.",
+        ),
+        f(
+            "secrets",
+            TEXTS,
+            "Variables taken from orch's own environment, and masked everywhere.",
+        ),
+        f(
+            "inherit_env",
+            TEXTS,
+            "The only variables that are inherited.",
+        ),
+        f(
+            "writes",
+            TEXTS,
+            "Globs of what it may write; an empty list is nothing.",
+        ),
+        f(
+            "updates",
+            TEXTS,
+            "The parts of the canonical document that it may change.",
+        ),
+        f("cwd", Text, "The folder it works in, relative to the root."),
+        f(
+            "dir",
+            Text,
+            "The name of a directory from the settings; with a plan action, the plan's folder.",
+        ),
+        f(
+            "depends_on",
+            Shape::Object(&DEPENDS),
+            "Files that it needs.",
+        ),
+        // output
+        f(
+            "output_capture",
+            Word(&["text", "lines", "json"]),
+            "How its output is read. Default: text.",
+        ),
+        f(
+            "output_schema",
+            Text,
+            "The path of a JSON Schema for its output.",
+        ),
+        f("output_file", Text, "A file that gets the whole output."),
+        f(
+            "allow_parse_error",
+            Flag,
+            "Whether output that is not valid JSON is taken as text.",
+        ),
+    ],
+);
+
+static WAIT: Object = object(
+    "wait_for",
+    "`wait_for`",
+    &["glob"],
+    &[
+        f("glob", Text, "The files to wait for."),
+        f(
+            "timeout_sec",
+            Count(1, WEEK_SEC),
+            "How long, in seconds. Default: 300.",
+        ),
+        f(
+            "poll_ms",
+            Count(10, 600_000),
+            "How often it looks, beside waking on the file. Default: 500.",
+        ),
+        f(
+            "min_count",
+            Count(1, MANY),
+            "How many files must be there. Default: 1.",
+        ),
+    ],
+);
+
+/// A loop.
+pub static FOR_EACH: Object = object(
+    "for_each",
+    "`for_each`",
+    &["steps"],
+    &[
+        f("items", List(&Any), "The items themselves."),
+        f(
+            "items_from",
+            Text,
+            "The path of a list, such as `steps.X.json.files`.",
+        ),
+        f(
+            "as",
+            Text,
+            "The name of the item in the body. Default: item.",
+        ),
+        f("key", Text, "The field that identifies an item."),
+        f(
+            "needs",
+            Text,
+            "The field with the keys of the items that must be done before.",
+        ),
+        f(
+            "conflicts",
+            Text,
+            "A list field; items that share an entry never run side by side.",
+        ),
+        f(
+            "max_parallel",
+            Number(1, 64),
+            "How many items run at once. Default: 1.",
+        ),
+        f(
+            "on_error",
+            Word(&["fail", "continue"]),
+            "Whether a failing item fails the loop. Default: fail.",
+        ),
+        f("steps", Some(&Shape::Object(&STEP)), "The body."),
+    ],
+);
+
+static TRANSPORT: Object = object(
+    "prompt_transport",
+    "`prompt_transport`",
+    &["mode"],
+    &[
+        f(
+            "mode",
+            Word(&["argv", "stdin", "temp_file"]),
+            "As an argument, on standard input, or in a file.",
+        ),
+        f(
+            "argv_template",
+            Text,
+            "With `argv`: the flag before the prompt, such as -p.",
+        ),
+    ],
+);
+
+static WHEN: Object = object(
+    "when",
+    "`when`",
+    &[],
+    &[
+        f(
+            "equals",
+            Shape::Object(&EQUALS),
+            "Two texts that must be the same.",
+        ),
+        f("exists", Text, "A glob that must match something."),
+        f("not_exists", Text, "A glob that must match nothing."),
+        f("if", Guard, "An expression that must hold."),
+    ],
+);
+
+static EQUALS: Object = object(
+    "equals",
+    "`equals`",
+    &["left", "right"],
+    &[
+        f("left", Scalar, "One side; variables are substituted."),
+        f(
+            "right",
+            Scalar,
+            "The other side; variables are substituted.",
+        ),
+    ],
+);
+
+static GATE: Object = object(
+    "gate",
+    "the gate",
+    &["check"],
+    &[
+        f("check", Guard, "The expression that must hold."),
+        f(
+            "reason",
+            Text,
+            "What is said if it does not hold; variables are substituted.",
+        ),
+    ],
+);
+
+static ROW: Object = object(
+    "row",
+    "the row",
+    &["if", "goto"],
+    &[
+        f("if", Guard, "The expression that must hold."),
+        f(
+            "goto",
+            Text,
+            "A step, `_end`, `_fail`, `_block`, or `_next` in a loop body.",
+        ),
+        f(
+            "lock",
+            Text,
+            "Stores the step's JSON as an immutable snapshot of this name.",
+        ),
+        f(
+            "set",
+            Map(&Guard),
+            "Paths under `state.` and the expressions that they are set to.",
+        ),
+        f(
+            "reason",
+            Text,
+            "Logged with the transition; variables are substituted.",
+        ),
+    ],
+);
+
+static HANDLERS: Object = object(
+    "on",
+    "`on`",
+    &[],
+    &[
+        f("success", Shape::Object(&GOTO), "After success."),
+        f("failure", Shape::Object(&GOTO), "After a failure."),
+        f(
+            "interrupted",
+            Shape::Object(&GOTO),
+            "After a crash, instead of running again.",
+        ),
+        f(
+            "always",
+            Shape::Object(&GOTO),
+            "Whatever happened; overrides the others.",
+        ),
+    ],
+);
+
+static GOTO: Object = object(
+    "goto",
+    "the handler",
+    &["goto"],
+    &[f(
+        "goto",
+        Text,
+        "A step, `_end`, `_fail`, `_block`, or `_next` in a loop body.",
+    )],
+);
+
+static RETRIES: Object = object(
+    "retries",
+    "`retries`",
+    &["max"],
+    &[
+        f("max", Number(0, 100), "How often, beyond the first try."),
+        f(
+            "delay_ms",
+            Count(0, 3_600_000),
+            "The pause before each, in milliseconds. Default: 0.",
+        ),
+    ],
+);
+
+static DEPENDS: Object = object(
+    "depends_on",
+    "`depends_on`",
+    &[],
+    &[
+        f("required", TEXTS, "Globs that must match something."),
+        f("optional", TEXTS, "Globs that may match nothing."),
+        f(
+            "inject",
+            FlagOr(&INJECT),
+            "Whether and how the files are put into the prompt.",
+        ),
+    ],
+);
+
+static INJECT: Object = object(
+    "inject",
+    "`inject`",
+    &[],
+    &[
+        f(
+            "mode",
+            Word(&["list", "content", "none"]),
+            "The paths, the contents, or nothing. Default: list.",
+        ),
+        f("instruction", Text, "The sentence before the files."),
+        f(
+            "position",
+            Word(&["prepend", "append"]),
+            "Before or after the prompt. Default: prepend.",
+        ),
+    ],
+);
+
+/// `{from, default, min, max}` instead of a number.
+pub static FROM: Object = object(
+    "number",
+    "the number",
+    &["from"],
+    &[
+        f(
+            "from",
+            Text,
+            "Where it comes from: `context.k` or `input.k`.",
+        ),
+        f("default", Any, "The value where that is undefined."),
+        f("min", Any, "What is smaller becomes this, with a warning."),
+        f("max", Any, "What is larger becomes this, with a warning."),
+    ],
+);
+
+/// The keys of a provider, for a place with the first unknown one.
+pub const PROVIDER_KEYS: &[&str] = &[
+    "preset",
+    "command",
+    "defaults",
+    "prompt_via",
+    "input_mode",
+    "output",
+    "result",
+    "success",
+    "transient",
+    "fatal",
+    "access",
+    "access_env",
+    "env",
+    "set_env",
+    "also_writes",
+    "args",
+    "system",
+    "takes_system",
+    "model",
+    "tools",
+    "idle",
+];
