@@ -130,3 +130,55 @@ fn a_shown_line_is_cut_and_cleaned() {
             .all(|line| line.chars().count() < 130)
     );
 }
+
+const FULL: &str = "version: \"1\"
+name: w
+context: {n: 2}
+state: {a: []}
+providers:
+  p: {command: [tool, '${PROMPT}', '${m}'], defaults: {m: x}}
+steps:
+  - name: a
+    provider: p
+    prompt: |
+      Do ${request} with ${context.n}
+    output_capture: json
+    retries: {max: 1, delay_ms: 10}
+    next:
+      - {if: 'output.ok', goto: b, lock: d, set: {state.a: '[1]'}, reason: 'x ${steps.a.json}'}
+      - {if: 'true', goto: _block}
+  - name: b
+    for_each:
+      items_from: steps.a.json.list
+      as: task
+      steps:
+        - {name: c, agent: coder, prompt: '${task.id}', max_visits: 2, on_limit: _next, on: {failure: {goto: c}}}
+    max_visits: {from: context.n, default: 2, max: 3}
+    per: [d]
+    on: {failure: {goto: b}}
+  - name: d
+    parallel:
+      - {name: e, command: [x]}
+    approval: &g gate
+";
+
+#[test]
+fn a_damaged_file_is_never_more_than_a_report() {
+    let good = FULL.replace("    approval: &g gate\n", "");
+    super::support::good(&good);
+    let rows: Vec<&str> = FULL.lines().collect();
+    for skipped in 0..rows.len() {
+        let mut rest = rows.clone();
+        rest.remove(skipped);
+        let _ = checked(&rest.join("\n")).report.render();
+    }
+    for end in (0..FULL.len()).step_by(13) {
+        let _ = checked(&FULL[..end]).report.render();
+        for other in ["{", "[", "${", "\t", "*g", "!x ", "5", "- ", ": "] {
+            let after = FULL.get(end + 3..).unwrap_or_default();
+            let _ = checked(&format!("{}{other}{after}", &FULL[..end]))
+                .report
+                .render();
+        }
+    }
+}
