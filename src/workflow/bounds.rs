@@ -9,6 +9,9 @@
 use super::edges::{Edge, EdgeKind};
 use super::model::{Items, StepId, Target, Work, Workflow};
 
+/// Limits within limits, beyond which the proof is given up.
+const MAX_DEPTH: usize = 200;
+
 /// What was found out about a workflow.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Bounds {
@@ -30,6 +33,7 @@ pub(super) fn measure(workflow: &Workflow, edges: &[Vec<Edge>]) -> Bounds {
         weight: vec![1; count],
         part: vec![usize::MAX; count],
         parts: 0,
+        depth: 0,
         found: Bounds::default(),
     };
     for id in workflow.ids() {
@@ -60,6 +64,7 @@ struct Walk<'w> {
     /// The part that a step is in at the moment.
     part: Vec<usize>,
     parts: usize,
+    depth: usize,
     found: Bounds,
 }
 
@@ -102,12 +107,16 @@ impl Walk<'_> {
             .copied()
             .filter(|&id| self.bounds(id, own))
             .collect();
-        if limited.is_empty() {
+        if limited.is_empty() || self.depth >= MAX_DEPTH {
             let cycle = self.cycle(part, own);
             self.found.cycles.push(cycle);
             return u64::MAX;
         }
         let (mut visits, mut spent) = (0u64, 0u64);
+        let before = match limited.as_slice() {
+            [only] => self.without(part, *only),
+            _ => None,
+        };
         for id in limited {
             let limit = self.workflow.step(id).limit.as_ref();
             let most = limit.and_then(|limit| limit.max.most()).unwrap_or(u64::MAX);
@@ -115,9 +124,22 @@ impl Walk<'_> {
             spent = spent.saturating_add(most.saturating_mul(self.weight[id.0]));
             self.exhausted[id.0] = true;
         }
-        let between = self.longest(part);
-        let stretches = visits.saturating_add(1);
-        spent.saturating_add(stretches.saturating_mul(between))
+        self.depth += 1;
+        let last = self.longest(part);
+        self.depth -= 1;
+        // One stretch up to each counted visit, and one after the last.
+        let stretches = visits.saturating_mul(before.unwrap_or(last));
+        spent.saturating_add(stretches).saturating_add(last)
+    }
+
+    /// The longest walk within a part that leaves one step out, if no cycle is left then.
+    fn without(&mut self, part: &[StepId], out: StepId) -> Option<u64> {
+        let rest: Vec<StepId> = part.iter().copied().filter(|&id| id != out).collect();
+        let own = self.mark(&rest);
+        let loops = |id: StepId| self.targets(id).any(|to| to == id);
+        let parts = self.components(&rest, own);
+        let straight = parts.iter().all(|part| part.len() == 1 && !loops(part[0]));
+        straight.then(|| self.longest(&rest))
     }
 
     /// Whether the step has a limit that nothing in the part restarts.

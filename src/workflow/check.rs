@@ -92,8 +92,9 @@ fn proven(workflow: &Workflow, bounds: &Bounds, out: &mut Gather<'_>) -> u64 {
     for (id, item) in &bounds.loops {
         let step = workflow.step(*id);
         let message = format!(
-            "`{}` takes at most {item} transitions for each item, and the list is known only to the run",
-            step.name.value
+            "`{}` takes at most {item} transition{} for each item, and the list is known only to the run",
+            step.name.value,
+            if *item == 1 { "" } else { "s" }
         );
         out.note(step.name.place, message);
     }

@@ -5,13 +5,13 @@
 
 use std::collections::HashMap;
 
+use super::Guards;
 use super::edges::Edge;
 use super::model::*;
 use super::problem::Gather;
+use super::texts::texts;
 use super::vars::{BadRef, ROOTS, Ref, Segment, parse_path, refs};
-use super::{Guards, MAX_GUARD_BYTES, MAX_GUARD_DEPTH};
 use crate::suggest;
-use crate::yaml::tree::Place;
 
 /// The fields of a step's result.
 const FIELDS: &[&str] = &[
@@ -35,32 +35,13 @@ const FIELDS: &[&str] = &[
 ];
 const RUN: &[&str] = &["id", "root", "files", "timestamp_utc"];
 const LOOP: &[&str] = &["index", "total"];
-/// What expressions can begin with; the first four only after the step ran.
-const GUARD_ROOTS: &[&str] = &[
-    "output",
-    "exit_code",
-    "status",
-    "error",
-    "steps",
-    "state",
-    "context",
-    "input",
-    "request",
-    "reply",
-    "run",
-    "visits",
-    "approvals",
-    "snapshots",
-    "item",
-    "loop",
-];
 
 /// Nothing, or what is wrong and a hint.
-type Verdict = Result<(), (String, Option<String>)>;
+pub(super) type Verdict = Result<(), (String, Option<String>)>;
 
 /// Before or after the step has run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moment {
+pub(super) enum Moment {
     Before,
     After,
 }
@@ -106,16 +87,16 @@ fn state_roots(workflow: &Workflow) -> Vec<&str> {
     roots
 }
 
-struct Vars<'a, 't> {
-    workflow: &'a Workflow,
+pub(super) struct Vars<'a, 't> {
+    pub(super) workflow: &'a Workflow,
     edges: &'a [Vec<Edge>],
     broken_flow: bool,
-    names: HashMap<&'a str, StepId>,
+    pub(super) names: HashMap<&'a str, StepId>,
     state: Vec<&'a str>,
     /// What can come after a step, by its id.
     reach: HashMap<StepId, Vec<bool>>,
-    guards: &'a dyn Guards,
-    out: &'a mut Gather<'t>,
+    pub(super) guards: &'a dyn Guards,
+    pub(super) out: &'a mut Gather<'t>,
 }
 
 impl<'a> Vars<'a, '_> {
@@ -406,118 +387,6 @@ impl<'a> Vars<'a, '_> {
             Level::Body(parent) => self.outward(parent, inside),
         }
     }
-
-    fn guard(&mut self, id: StepId, guard: &Text, moment: Moment) {
-        if guard.value.len() > MAX_GUARD_BYTES {
-            let message = format!(
-                "the expression is {} bytes long, over the limit of {MAX_GUARD_BYTES}",
-                guard.value.len()
-            );
-            return self.out.fault(guard.place, message);
-        }
-        if depth(&guard.value) > MAX_GUARD_DEPTH {
-            let message =
-                format!("the brackets of the expression are over {MAX_GUARD_DEPTH} levels deep");
-            return self.out.fault(guard.place, message);
-        }
-        if guard.value.trim().is_empty() {
-            return self.out.fault(guard.place, "the expression is empty");
-        }
-        if guard.value.contains("${") {
-            let hint = "an expression names variables without `${}`: `steps.x.exit_code == 0`";
-            return self
-                .out
-                .hinted(guard.place, "`${...}` in an expression", hint);
-        }
-        match self.guards.check(&guard.value) {
-            Err(message) => self.out.fault(
-                guard.place,
-                format!("the expression cannot be read: {message}"),
-            ),
-            Ok(paths) => paths
-                .iter()
-                .for_each(|path| self.guard_path(id, path, guard.place, moment)),
-        }
-    }
-
-    fn guard_path(&mut self, id: StepId, path: &str, place: Place, moment: Moment) {
-        if let Err((message, hint)) = self.guard_name(id, path, moment) {
-            let place = self.out.within(place, path);
-            self.out.fault_with(place, message, hint);
-        }
-    }
-
-    /// Whether what an expression names can be there.
-    fn guard_name(&self, id: StepId, path: &str, moment: Moment) -> Verdict {
-        let mut words = path.split('.');
-        let root = words.next().unwrap_or_default();
-        let name = words.next().unwrap_or_default();
-        let item = self.item(id);
-        if item.is_none() && matches!(root, "item" | "loop") {
-            return Err((
-                format!("`{root}` has a value only in the body of a loop"),
-                None,
-            ));
-        }
-        if Some(root) != item && !GUARD_ROOTS.contains(&root) {
-            let message = format!("there is no `{root}` for expressions");
-            return Err((message, suggest::hint(root, GUARD_ROOTS)));
-        }
-        if moment == Moment::Before && GUARD_ROOTS[..4].contains(&root) {
-            let message = format!("`{root}` has no value before the step has run");
-            return Err((message, Some("name the step: `steps.X.output`".to_owned())));
-        }
-        let known: Vec<&str> = match root {
-            "steps" | "visits" if self.names.contains_key(name) => return Ok(()),
-            "steps" | "visits" => self.names.keys().copied().collect(),
-            "approvals" => self.gate_names(),
-            "snapshots" => self.lock_names(),
-            _ => return Ok(()),
-        };
-        if name.is_empty() || known.contains(&name) {
-            return Ok(());
-        }
-        let message = format!(
-            "`{root}.{name}`: there is no such {}",
-            root.trim_end_matches('s')
-        );
-        let near = suggest::suggest(name, known);
-        Err((message, near.map(|near| format!("did you mean `{near}`?"))))
-    }
-
-    /// What the item is called in the body that the step stands in.
-    fn item(&self, id: StepId) -> Option<&'a str> {
-        let workflow: &'a Workflow = self.workflow;
-        match &workflow.step(workflow.loop_of(id)?).work {
-            Work::ForEach(each) => Some(&each.name),
-            _ => None,
-        }
-    }
-
-    fn gate_names(&self) -> Vec<&'a str> {
-        let approvals = self
-            .workflow
-            .steps
-            .iter()
-            .filter_map(|step| step.approval.as_ref());
-        approvals
-            .map(|approval| approval.gate.value.as_str())
-            .collect()
-    }
-
-    fn lock_names(&self) -> Vec<&'a str> {
-        let rows = self
-            .workflow
-            .steps
-            .iter()
-            .flat_map(|step| match &step.flow {
-                Flow::Rows { rows, .. } => rows.as_slice(),
-                Flow::Handlers { .. } => &[],
-            });
-        rows.filter_map(|row| row.lock.as_ref())
-            .map(|lock| lock.value.as_str())
-            .collect()
-    }
 }
 
 /// `json` and `lines` are there only if the output is read that way.
@@ -562,65 +431,4 @@ fn after(workflow: &Workflow, edges: &[Vec<Edge>], of: StepId) -> Vec<bool> {
         }
     }
     seen
-}
-
-/// How deep the brackets go, outside of quotes.
-fn depth(guard: &str) -> usize {
-    let (mut deep, mut most, mut quote, mut escaped) = (0usize, 0, None, false);
-    for c in guard.chars() {
-        match (quote, c) {
-            (Some(_), _) if escaped => escaped = false,
-            (Some(_), '\\') => escaped = true,
-            (Some(open), c) if c == open => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '(' | '[' | '{') => deep += 1,
-            (None, ')' | ']' | '}') => deep = deep.saturating_sub(1),
-            (None, _) => {}
-        }
-        most = most.max(deep);
-    }
-    most
-}
-
-/// The texts of a step in which variables are substituted, and when that is.
-fn texts(step: &Step) -> Vec<(&Text, Moment)> {
-    use Moment::{After, Before};
-    let mut texts: Vec<(&Text, Moment)> = Vec::new();
-    let mut before: Vec<&Text> = Vec::new();
-    match &step.work {
-        Work::Agent(agent) => before.extend(agent.prompt.iter().chain(&agent.input_file)),
-        Work::Human(human) => before.extend(human.prompt.iter().chain(&human.input_file)),
-        Work::Command(command) => before.extend(command),
-        Work::Wait(wait) => before.push(&wait.glob),
-        Work::Action(Action::LoadPlan { dir } | Action::MarkPlan { dir, .. }) => before.push(dir),
-        Work::Action(Action::ApplyFiles { into, .. }) => before.push(into),
-        Work::Approval | Work::Parallel(_) | Work::ForEach(_) => {}
-    }
-    match &step.when {
-        Some(When::Equals(left, right)) => before.extend([left, right]),
-        Some(When::Exists(glob) | When::NotExists(glob)) => before.push(glob),
-        Some(When::If(_)) | None => {}
-    }
-    if let Home::Cwd(cwd) = &step.home {
-        before.push(cwd);
-    }
-    before.extend(step.requires.iter().filter_map(|gate| gate.reason.as_ref()));
-    before.extend(step.writes.iter().flatten());
-    before.extend(
-        step.depends_on
-            .required
-            .iter()
-            .chain(&step.depends_on.optional),
-    );
-    before.extend(step.output_file.iter().chain(&step.output_schema));
-    texts.extend(before.into_iter().map(|text| (text, Before)));
-    let mut after: Vec<&Text> = Vec::new();
-    after.extend(step.ensures.iter().filter_map(|gate| gate.reason.as_ref()));
-    after.extend(step.approval.iter().flat_map(|approval| &approval.evidence));
-    if let Flow::Rows { rows, .. } = &step.flow {
-        after.extend(rows.iter().filter_map(|row| row.reason.as_ref()));
-    }
-    texts.extend(after.into_iter().map(|text| (text, After)));
-    texts
 }

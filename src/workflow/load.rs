@@ -235,10 +235,13 @@ impl Loader<'_, '_, '_> {
     fn step_names(&mut self) {
         let outline = self.outline;
         for (index, node) in outline.nodes.iter().enumerate() {
-            let Some(name) = node.get("name").and_then(text) else {
+            // What is not text has been refused with its shape.
+            let named = node.get("name").filter(|name| name.text().is_some());
+            let Some(name) = named.and_then(text) else {
                 continue;
             };
-            let first = outline.names[name.value.as_str()];
+            let first = outline.names.get(name.value.as_str()).copied();
+            let first = first.unwrap_or(StepId(index));
             if first != StepId(index) {
                 let line = outline.nodes[first.0].place.line;
                 let message = format!("there is another step `{}` in line {line}", name.value);

@@ -7,6 +7,7 @@
 mod bounds;
 mod check;
 mod check_files;
+mod check_guards;
 mod check_vars;
 mod conform;
 pub mod edges;
@@ -18,8 +19,11 @@ mod load_step;
 pub mod model;
 mod problem;
 pub mod schema;
+mod step_fields;
 mod svg;
+mod texts;
 pub mod vars;
+mod work;
 
 pub use check::{Checked, check};
 pub use model::{StepId, Target, Work, Workflow};

@@ -13,6 +13,8 @@ const GAP_Y: usize = 56;
 const ROW: usize = 14;
 const MARGIN: usize = 30;
 const LANE: usize = 12;
+/// Room for the labels of the lines along the edges.
+const LABEL: usize = 150;
 const MAX_TEXT: usize = 36;
 
 struct Boxed {
@@ -217,7 +219,7 @@ fn sides(layers: &[usize], links: &[(usize, usize, &Line)]) -> (usize, usize) {
         .iter()
         .filter(|(f, t, _)| layers[*t] > layers[*f] + 1)
         .count();
-    (40 + back * LANE, 40 + long * LANE)
+    (LABEL + back * LANE, LABEL + long * LANE)
 }
 
 fn render(
@@ -239,18 +241,13 @@ fn render(
     out.push_str(&format!(
         "<rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n"
     ));
-    let (mut back, mut long) = (0, 0);
+    let mut lanes = Lanes::new(boxes, layers);
     let mut labels = String::new();
     for &(from, to, line) in links {
-        let (a, b) = (&boxes[from], &boxes[to]);
-        let (path, x, y) = if layers[to] == layers[from] + 1 {
-            straight(a, b)
-        } else if layers[to] > layers[from] {
-            long += 1;
-            around(a, b, a.x.max(b.x) + BOX_WIDTH + 16 + long * LANE, BOX_WIDTH)
+        let (path, x, y, anchor) = if layers[to] == layers[from] + 1 {
+            straight(&boxes[from], &boxes[to])
         } else {
-            back += 1;
-            around(a, b, a.x.min(b.x).saturating_sub(16 + back * LANE), 0)
+            lanes.around(from, to)
         };
         let dash = if line.aside {
             " stroke-dasharray=\"5 4\""
@@ -271,7 +268,7 @@ fn render(
             (label, taken) => format!("{} {taken}×", cut(label)),
         };
         labels.push_str(&format!(
-            "<text x=\"{x}\" y=\"{y}\" font-size=\"10\" text-anchor=\"middle\" fill=\"#333\" stroke=\"#fff\" stroke-width=\"3\" paint-order=\"stroke\">{}</text>\n",
+            "<text x=\"{x}\" y=\"{y}\" font-size=\"10\" text-anchor=\"{anchor}\" fill=\"#333\" stroke=\"#fff\" stroke-width=\"3\" paint-order=\"stroke\">{}</text>\n",
             escape(label.trim())
         ));
     }
@@ -281,19 +278,71 @@ fn render(
     out
 }
 
-fn straight(a: &Boxed, b: &Boxed) -> (String, usize, usize) {
+/// A path, and where its label stands.
+type Drawn = (String, usize, usize, &'static str);
+
+fn straight(a: &Boxed, b: &Boxed) -> Drawn {
     let (x1, y1) = (a.x + BOX_WIDTH / 2, a.y + a.height);
     let (x2, y2) = (b.x + BOX_WIDTH / 2, b.y);
     let middle = (y1 + y2) / 2;
     let path = format!("M{x1} {y1}C{x1} {middle} {x2} {middle} {x2} {y2}");
-    (path, (x1 + x2) / 2, middle + 3)
+    (path, (x1 + x2) / 2, middle + 3, "middle")
 }
 
-fn around(a: &Boxed, b: &Boxed, lane: usize, side: usize) -> (String, usize, usize) {
-    let (x1, y1) = (a.x + side, a.y + a.height / 2);
-    let (x2, y2) = (b.x + side, b.y + b.height / 2 + 6);
-    let path = format!("M{x1} {y1}C{lane} {y1} {lane} {y2} {x2} {y2}");
-    (path, (x1 + x2 + 6 * lane) / 8, (y1 + y2) / 2)
+/// The lines along the edges: each has a lane of its own, and leaves its box a little lower.
+struct Lanes<'b> {
+    boxes: &'b [Boxed],
+    layers: &'b [usize],
+    left: usize,
+    right: usize,
+    used: Vec<usize>,
+}
+
+impl<'b> Lanes<'b> {
+    fn new(boxes: &'b [Boxed], layers: &'b [usize]) -> Self {
+        Lanes {
+            boxes,
+            layers,
+            left: 0,
+            right: 0,
+            used: vec![0; boxes.len()],
+        }
+    }
+
+    fn around(&mut self, from: usize, to: usize) -> Drawn {
+        let (a, b) = (&self.boxes[from], &self.boxes[to]);
+        let (near, far) = (self.layers[from], self.layers[to]);
+        let span = near.min(far)..=near.max(far);
+        let beside = self.boxes.iter().zip(self.layers);
+        let xs = beside
+            .filter(|(_, layer)| span.contains(layer))
+            .map(|(one, _)| one.x);
+        let y1 = a.y + 10 + (self.used[from] * 12) % a.height.saturating_sub(14).max(1);
+        let y2 = b.y + b.height / 2;
+        self.used[from] += 1;
+        if far > near {
+            self.right += 1;
+            let lane = xs.max().unwrap_or(0) + BOX_WIDTH + 12 + self.right * LANE;
+            let ends = (a.x + BOX_WIDTH, b.x + BOX_WIDTH);
+            (along(ends, y1, y2, lane), ends.0 + 4, y1 - 2, "start")
+        } else {
+            self.left += 1;
+            let lane = xs.min().unwrap_or(0).saturating_sub(12 + self.left * LANE);
+            let ends = (a.x, b.x);
+            (along(ends, y1, y2, lane), ends.0 - 4, y1 - 2, "end")
+        }
+    }
+}
+
+/// Out of one box, along a lane, into the other.
+fn along((x1, x2): (usize, usize), y1: usize, y2: usize, lane: usize) -> String {
+    let (out, back) = match y2 > y1 {
+        true => (y1 + 20, y2.saturating_sub(20)),
+        false => (y1.saturating_sub(20), y2 + 20),
+    };
+    format!(
+        "M{x1} {y1}C{lane} {y1} {lane} {y1} {lane} {out}L{lane} {back}C{lane} {y2} {lane} {y2} {x2} {y2}"
+    )
 }
 
 fn draw_box(one: &Boxed, out: &mut String) {

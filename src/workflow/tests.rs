@@ -2,6 +2,11 @@
 //!
 //! `support` plays the disk and reads just enough of expressions; nothing here touches a file.
 
-#[cfg(test)]
-mod adhoc;
+mod bounds;
+mod drawn;
+mod flow;
+mod head;
+mod hostile;
 mod support;
+mod variables;
+mod work;

@@ -128,11 +128,22 @@ pub fn good(text: &str) -> Checked {
 
 /// A bad text gives, among others, a fault at this place with this part in its message.
 pub fn bad(text: &str, line: usize, column: usize, part: &str) {
-    let report = checked(text).report;
-    let found = report.faults.iter().any(|fault| {
-        (fault.place.line, fault.place.column) == (line, column) && fault.message.contains(part)
-    });
-    assert!(found, "{line}:{column} {part}\n{text}\n{}", report.render());
+    all_bad([(text.to_owned(), line, column, part)]);
+}
+
+/// The same for a whole table; every row that is not as expected is shown.
+pub fn all_bad<'p>(rows: impl IntoIterator<Item = (String, usize, usize, &'p str)>) {
+    let mut wrong = String::new();
+    for (text, line, column, part) in rows {
+        let report = checked(&text).report;
+        let found = report.faults.iter().any(|fault| {
+            (fault.place.line, fault.place.column) == (line, column) && fault.message.contains(part)
+        });
+        if !found {
+            wrong.push_str(&format!("{line}:{column} {part}\n{}\n", report.render()));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
 }
 
 /// The head of a workflow, three lines long; steps follow from line 4.
