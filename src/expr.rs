@@ -156,7 +156,6 @@ fn shorten(text: &str) -> String {
     }
 }
 
-
 impl Expr {
     /// Reads an expression once for each text: the guards of a workflow are evaluated again and again.
     ///

@@ -30,7 +30,10 @@ pub fn scope<'s>(
     }
     scope.set("state", Value::Object(state.state.clone()));
     scope.set("snapshots", Value::Object(state.snapshots.clone()));
-    scope.set("approvals", Value::Object(state.governance.approvals.clone()));
+    scope.set(
+        "approvals",
+        Value::Object(state.governance.approvals.clone()),
+    );
     scope.set("steps", steps(workflow, state, id, item));
     scope.set("visits", visits(workflow, state, id, item));
     if let (Some(parent), Some(index)) = (workflow.loop_of(id), item)
@@ -40,7 +43,10 @@ pub fn scope<'s>(
     {
         scope.set("item", value.clone());
         scope.set(each.name.clone(), value.clone());
-        scope.set("loop", json!({"index": index, "total": running.items.len()}));
+        scope.set(
+            "loop",
+            json!({"index": index, "total": running.items.len()}),
+        );
     }
     for (glob, found) in &facts.exists {
         scope.answer(glob.clone(), *found);
@@ -53,7 +59,13 @@ pub(super) fn with_result(scope: &mut Scope<'_>, result: &StepResult) {
     scope.set("output", output(result));
     scope.set("exit_code", result.exit_code);
     scope.set("status", json!(result.status));
-    scope.set("error", result.error.as_ref().map_or_else(|| json!({}), |e| json!(e)));
+    scope.set(
+        "error",
+        result
+            .error
+            .as_ref()
+            .map_or_else(|| json!({}), |e| json!(e)),
+    );
 }
 
 fn output(result: &StepResult) -> Value {
@@ -166,7 +178,8 @@ pub fn wanted(
         }
         next = match step.level {
             crate::workflow::model::Level::Top => None,
-            crate::workflow::model::Level::Body(up) | crate::workflow::model::Level::Parallel(up) => Some(up),
+            crate::workflow::model::Level::Body(up)
+            | crate::workflow::model::Level::Parallel(up) => Some(up),
         };
     }
     globs
@@ -175,19 +188,26 @@ pub fn wanted(
 fn entering(step: &Step, scope: &Scope<'_>, globs: &mut BTreeSet<String>) {
     match &step.when {
         Some(When::Exists(glob) | When::NotExists(glob)) => {
-            let filled = Text::parse(&glob.value).ok().and_then(|text| text.fill(scope, &NoOutputs).ok());
+            let filled = Text::parse(&glob.value)
+                .ok()
+                .and_then(|text| text.fill(scope, &NoOutputs).ok());
             globs.extend(filled);
         }
         Some(When::If(guard)) => asked(&guard.value, scope, globs),
         Some(When::Equals(..)) | None => {}
     }
-    step.requires.iter().for_each(|gate| asked(&gate.check.value, scope, globs));
+    step.requires
+        .iter()
+        .for_each(|gate| asked(&gate.check.value, scope, globs));
 }
 
 fn finishing(step: &Step, scope: &Scope<'_>, globs: &mut BTreeSet<String>) {
-    step.ensures.iter().for_each(|gate| asked(&gate.check.value, scope, globs));
+    step.ensures
+        .iter()
+        .for_each(|gate| asked(&gate.check.value, scope, globs));
     if let Flow::Rows { rows, .. } = &step.flow {
-        rows.iter().for_each(|row| asked(&row.guard.value, scope, globs));
+        rows.iter()
+            .for_each(|row| asked(&row.guard.value, scope, globs));
     }
 }
 

@@ -81,7 +81,11 @@ impl Run<'_> {
         facts: &Facts,
     ) {
         let step = self.workflow.step(id);
-        let word = if result.status == StepStatus::Failed { "FAIL" } else { "OK" };
+        let word = if result.status == StepStatus::Failed {
+            "FAIL"
+        } else {
+            "OK"
+        };
         let mut sees = scope(self.workflow, &self.state, id, item, facts);
         with_result(&mut sees, result);
         if result.status == StepStatus::Succeeded
@@ -99,7 +103,10 @@ impl Run<'_> {
                 }
                 let shown = self.workflow.target_name(decision.target).to_owned();
                 self.checkpoint(id, word, &shown, &decision.reason, decision.guards);
-                if decision.target == Target::Fail && self.is_item(id, item) && !self.is_written(id, Target::Fail) {
+                if decision.target == Target::Fail
+                    && self.is_item(id, item)
+                    && !self.is_written(id, Target::Fail)
+                {
                     return self.item_failed(id, item, result.exit_code);
                 }
                 self.go(id, item, decision.target, &decision.reason);
@@ -136,7 +143,13 @@ impl Run<'_> {
                 guards: Vec::new(),
             })
         };
-        let why = || result.error.as_ref().map(|e| e.message.clone()).unwrap_or_default();
+        let why = || {
+            result
+                .error
+                .as_ref()
+                .map(|e| e.message.clone())
+                .unwrap_or_default()
+        };
         match &self.workflow.step(id).flow {
             Flow::Rows {
                 failure: Some(target),
@@ -169,7 +182,9 @@ impl Run<'_> {
                 failure,
                 always,
                 ..
-            } => [success, failure, always].into_iter().any(|handler| *handler == Some(target)),
+            } => [success, failure, always]
+                .into_iter()
+                .any(|handler| *handler == Some(target)),
         }
     }
 
@@ -185,7 +200,11 @@ impl Run<'_> {
         match (self.workflow.loop_of(id), item) {
             (Some(parent), Some(index)) => {
                 let parent = self.workflow.step(parent).name.value.clone();
-                let slot = self.state.step_results.get_mut(&parent).and_then(|all| all.get_mut(index));
+                let slot = self
+                    .state
+                    .step_results
+                    .get_mut(&parent)
+                    .and_then(|all| all.get_mut(index));
                 if let Some(Value::Object(own)) = slot {
                     own.insert(name, value);
                 }

@@ -12,7 +12,13 @@ use crate::vars::{Path, lookup};
 use crate::workflow::model::{ForEach, Items, Level, OnError, StepId, Work};
 
 impl Run<'_> {
-    pub(super) fn start_group(&mut self, id: StepId, item: Option<usize>, visit: u64, _facts: &Facts) {
+    pub(super) fn start_group(
+        &mut self,
+        id: StepId,
+        item: Option<usize>,
+        visit: u64,
+        _facts: &Facts,
+    ) {
         let name = self.workflow.step(id).name.value.clone();
         let group = Group {
             start_time: self.at.to_owned(),
@@ -25,7 +31,10 @@ impl Run<'_> {
             self.enter(sub, item);
         }
         // The phase is the group's, not that of whichever sub-step was dropped last.
-        self.state.metadata.current_phase.clone_from(&self.workflow.step(id).phase);
+        self.state
+            .metadata
+            .current_phase
+            .clone_from(&self.workflow.step(id).phase);
     }
 
     /// Keeps a sub-step's result until all are there; then they are committed in written order.
@@ -69,7 +78,11 @@ impl Run<'_> {
             self.store(child, item, result);
         }
         let pending = placeholder(&name, item, group.visit);
-        let status = if failed.is_some() { StepStatus::Failed } else { StepStatus::Succeeded };
+        let status = if failed.is_some() {
+            StepStatus::Failed
+        } else {
+            StepStatus::Succeeded
+        };
         let mut own = self.own_result(parent, &pending, status, exit_code, failed);
         own.start_time = group.start_time;
         self.store(parent, item, own.clone());
@@ -87,7 +100,9 @@ impl Run<'_> {
             Err(fault) => return self.finish_loop(id, StepStatus::Failed, 2, Some(fault), facts),
         };
         let blank: Vec<Value> = items.iter().map(|_| Value::Object(Map::new())).collect();
-        self.state.step_results.insert(name.clone(), Value::Array(blank));
+        self.state
+            .step_results
+            .insert(name.clone(), Value::Array(blank));
         let running = LoopState {
             progress: items.iter().map(|_| ItemState::default()).collect(),
             items,
@@ -103,9 +118,15 @@ impl Run<'_> {
             Items::List(items) => return Ok(items.clone()),
             Items::From(path) => &path.value,
         };
-        let inner = from.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).unwrap_or(from);
+        let inner = from
+            .strip_prefix("${")
+            .and_then(|rest| rest.strip_suffix('}'))
+            .unwrap_or(from);
         let bad = |why: String| {
-            Fault::new(Kind::UndefinedVariableError, format!("`items_from: {from}`: {why}"))
+            Fault::new(
+                Kind::UndefinedVariableError,
+                format!("`items_from: {from}`: {why}"),
+            )
         };
         let path = Path::parse(inner).map_err(bad)?;
         let sees = scope(self.workflow, &self.state, id, None, facts);
@@ -144,7 +165,10 @@ impl Run<'_> {
             return;
         };
         let stuck: Vec<usize> = running.open().collect();
-        let failed = running.progress.iter().find(|item| item.ended == Some(StepStatus::Failed));
+        let failed = running
+            .progress
+            .iter()
+            .find(|item| item.ended == Some(StepStatus::Failed));
         let on_error = match &self.workflow.step(id).work {
             Work::ForEach(each) => each.on_error,
             _ => OnError::Fail,
@@ -152,7 +176,11 @@ impl Run<'_> {
         let (status, code, fault) = match (stuck.first(), failed) {
             (Some(index), _) => {
                 let why = format!("item {index} needs what no item is, or what needs it");
-                (StepStatus::Failed, 2, Some(Fault::new(Kind::WorkflowValidationError, why)))
+                (
+                    StepStatus::Failed,
+                    2,
+                    Some(Fault::new(Kind::WorkflowValidationError, why)),
+                )
             }
             (None, Some(item)) if on_error == OnError::Fail => {
                 let fault = Fault::new(Kind::StepFailed, format!("an item of `{name}` failed"));
@@ -173,12 +201,27 @@ impl Run<'_> {
     ) {
         let name = self.workflow.step(id).name.value.clone();
         let visit = self.state.visits.get(&name).copied().unwrap_or(1);
-        let mut own = self.own_result(id, &placeholder(&name, None, visit), status, exit_code, error);
+        let mut own = self.own_result(
+            id,
+            &placeholder(&name, None, visit),
+            status,
+            exit_code,
+            error,
+        );
         if let Some(running) = self.state.loops.remove(&name) {
-            let count = |wanted| running.progress.iter().filter(|i| i.ended == Some(wanted)).count();
-            own.more.insert("items".to_owned(), json!(running.items.len()));
-            own.more.insert("failed".to_owned(), json!(count(StepStatus::Failed)));
-            own.more.insert("skipped".to_owned(), json!(count(StepStatus::Skipped)));
+            let count = |wanted| {
+                running
+                    .progress
+                    .iter()
+                    .filter(|i| i.ended == Some(wanted))
+                    .count()
+            };
+            own.more
+                .insert("items".to_owned(), json!(running.items.len()));
+            own.more
+                .insert("failed".to_owned(), json!(count(StepStatus::Failed)));
+            own.more
+                .insert("skipped".to_owned(), json!(count(StepStatus::Skipped)));
             own.start_time = running.start_time;
         }
         self.store(id, None, own.clone());
@@ -195,7 +238,13 @@ impl Run<'_> {
         self.item_ended(from, item, StepStatus::Failed, exit_code);
     }
 
-    fn item_ended(&mut self, from: StepId, item: Option<usize>, status: StepStatus, exit_code: i32) {
+    fn item_ended(
+        &mut self,
+        from: StepId,
+        item: Option<usize>,
+        status: StepStatus,
+        exit_code: i32,
+    ) {
         let (Some(parent), Some(index)) = (self.workflow.loop_of(from), item) else {
             return;
         };
@@ -210,11 +259,18 @@ impl Run<'_> {
             own.ended = Some(status);
             own.exit_code = exit_code;
         }
-        if running.wave.iter().any(|index| running.progress[*index].ended.is_none()) {
+        if running
+            .wave
+            .iter()
+            .any(|index| running.progress[*index].ended.is_none())
+        {
             return;
         }
         let facts = self.facts.clone();
-        let any_failed = running.progress.iter().any(|i| i.ended == Some(StepStatus::Failed));
+        let any_failed = running
+            .progress
+            .iter()
+            .any(|i| i.ended == Some(StepStatus::Failed));
         if any_failed && each.on_error == OnError::Fail {
             for index in running.open().collect::<Vec<_>>() {
                 running.progress[index].ended = Some(StepStatus::Skipped);
@@ -297,7 +353,10 @@ impl LoopState {
     fn needs(&self, index: usize, each: &ForEach) -> Need {
         let mut open = false;
         for wanted in strings(&self.items[index], each.needs.as_deref()) {
-            let other = self.items.iter().position(|item| key(item, each) == Some(wanted.clone()));
+            let other = self
+                .items
+                .iter()
+                .position(|item| key(item, each) == Some(wanted.clone()));
             match other.and_then(|other| self.progress[other].ended) {
                 Some(StepStatus::Succeeded) => {}
                 Some(StepStatus::Failed | StepStatus::Skipped) => return Need::Failed,

@@ -144,7 +144,10 @@ impl Run<'_> {
                 self.state.workflow_sha256.clone_from(workflow_sha256);
                 Ok(())
             }
-            _ => illegal(format!("a run that is {} takes no such event", status.as_str())),
+            _ => illegal(format!(
+                "a run that is {} takes no such event",
+                status.as_str()
+            )),
         }
     }
 
@@ -212,7 +215,9 @@ impl Run<'_> {
         match (block.stage, self.stored_result(id, block.item)) {
             (Stage::Requires, _) => self.drop_task(id, block.item),
             (Stage::Limit, _) => self.enter(id, block.item),
-            (Stage::Ensures, Some(result)) if !once && !self.ensured(id, block.item, &result, facts) => {
+            (Stage::Ensures, Some(result))
+                if !once && !self.ensured(id, block.item, &result, facts) =>
+            {
                 self.drop_task(id, block.item);
             }
             (Stage::Ensures | Stage::Next, Some(result)) => {
@@ -259,7 +264,14 @@ impl Run<'_> {
     }
 
     /// Says that a transition was made, and counts it.
-    fn checkpoint(&mut self, id: StepId, status: &str, target: &str, reason: &str, guards: Vec<String>) {
+    fn checkpoint(
+        &mut self,
+        id: StepId,
+        status: &str,
+        target: &str,
+        reason: &str,
+        guards: Vec<String>,
+    ) {
         let step = self.workflow.step(id);
         self.effects.push(Effect::Checkpoint(Checkpoint {
             phase: step.phase.clone(),
@@ -273,7 +285,12 @@ impl Run<'_> {
 
     fn block(&mut self, block: Block) {
         self.state.blocks.push(block);
-        let reasons: Vec<_> = self.state.blocks.iter().map(|b| b.reason.as_str()).collect();
+        let reasons: Vec<_> = self
+            .state
+            .blocks
+            .iter()
+            .map(|b| b.reason.as_str())
+            .collect();
         self.state.governance.blocked_reason = Some(reasons.join("; "));
         self.state.set_status(RunStatus::Blocked);
         self.effects.push(Effect::Ended(RunStatus::Blocked));
@@ -320,7 +337,11 @@ impl Run<'_> {
                 self.block(Block {
                     step: self.workflow.step(from).name.value.clone(),
                     item,
-                    stage: if self.has_failed(from, item) { Stage::Run } else { Stage::Next },
+                    stage: if self.has_failed(from, item) {
+                        Stage::Run
+                    } else {
+                        Stage::Next
+                    },
                     reason,
                 });
             }
@@ -376,7 +397,11 @@ pub fn number(
             other => other.as_u64(),
         });
     let asked = found.or(*default).unwrap_or(1);
-    let value = asked.clamp(min.unwrap_or(0), max.unwrap_or(u64::MAX).max(min.unwrap_or(0)));
-    let warning = (value != asked).then(|| format!("`{path}` is {asked}; {value} is taken instead"));
+    let value = asked.clamp(
+        min.unwrap_or(0),
+        max.unwrap_or(u64::MAX).max(min.unwrap_or(0)),
+    );
+    let warning =
+        (value != asked).then(|| format!("`{path}` is {asked}; {value} is taken instead"));
     (value, warning)
 }

@@ -87,7 +87,8 @@ impl Run<'_> {
             }
             return Ok(());
         }
-        if step.once && self.state.done_once.contains(&pending.step)
+        if step.once
+            && self.state.done_once.contains(&pending.step)
             && let Some(result) = self.stored_result(id, item)
         {
             self.remove_pending(&pending.task);
@@ -95,7 +96,10 @@ impl Run<'_> {
             return Ok(());
         }
         let sees = scope(self.workflow, &self.state, id, item, facts);
-        let needed = step.when.as_ref().map_or(Ok(true), |when| holds(when, &sees));
+        let needed = step
+            .when
+            .as_ref()
+            .map_or(Ok(true), |when| holds(when, &sees));
         let allowed = match needed {
             Ok(true) => first_unmet(&step.requires, &sees),
             Ok(false) => {
