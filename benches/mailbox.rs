@@ -26,7 +26,10 @@ use std::time::Instant;
 
 use lab::{Lab, Result};
 
-const PARTS: [(&str, fn(&Lab) -> Result<()>); 3] = [
+/// A part of the measurements, by its name.
+type Part = (&'static str, fn(&Lab) -> Result<()>);
+
+const PARTS: [Part; 3] = [
     ("throughput", throughput::run),
     ("latency", latency::run),
     ("scale", scale::run),

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use crate::lab::{Lab, Result, find, must, quiet};
 use crate::throughput::TASKS;
 
+/// Starts a peer that waits for work.
+pub type StartIdle = fn(&Lab, &[&str]) -> Result<Box<dyn Idle>>;
+
 /// Another program that runs a queue of commands.
 pub struct Peer {
     pub name: &'static str,
@@ -17,7 +20,7 @@ pub struct Peer {
     /// Does all the tasks, and says how long it took.
     pub all: fn(&Lab) -> Result<Duration>,
     /// What takes one command at a time while it waits for them, where it is such a program.
-    pub idle: Option<fn(&Lab, &[&str]) -> Result<Box<dyn Idle>>>,
+    pub idle: Option<StartIdle>,
 }
 
 /// A peer that waits for work.

@@ -1,34 +1,26 @@
 //! One attempt at a claimed task: the files it writes to, the process, and what came of it.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 
 use super::Engine;
-use super::plan::{Plan, merged};
-use super::queue::Item;
+use super::plan::Plan;
 use super::worker::Finished;
 use crate::disk::{Point, at};
 use crate::error::{Fault, Kind};
-use crate::mailbox::{Answer, Attempt, Claim, ERR, Held, Next, OUT, PROMPT, RAW, file_name};
+use crate::mailbox::{Attempt, Claim, OUT, PROMPT, RAW, file_name};
 use crate::process::{Ending, Job, Marker, Runner, SpawnError, Stdin, Wake};
 use crate::provider::invocation::{Invocation, StdinPlan};
-use crate::provider::verdict::{Exit, Observed, Retry, Verdict, judge, signal_name};
+use crate::provider::verdict::Retry;
 use crate::provider::{OutputKind, Provider, ProviderConfig};
-use crate::record::{EXCERPT_BYTES, FileEntry, Record, Status, excerpt};
-use crate::recording::{self, Question, Recording};
-use crate::safety::{Dir, Meta};
+use crate::record::{Record, Status};
+use crate::safety::Dir;
 
-/// Providers whose answer has to be read whole are read up to here.
-const MOST_PARSED: u64 = 64 << 20;
-/// Of stderr only the end is looked at.
-const STDERR_TAIL: u64 = 64 << 10;
 /// The longest wait between two attempts.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(15 * 60);
 
@@ -65,20 +57,20 @@ impl From<Option<Finished>> for Tried {
 }
 
 /// What a process writes to.
-struct Files {
-    attempt: Attempt,
-    stderr: Arc<File>,
+pub(super) struct Files {
+    pub(super) attempt: Attempt,
+    pub(super) stderr: Arc<File>,
 }
 
 /// When something began, by both clocks: the wall's for people, the monotonic one for lengths.
 #[derive(Clone, Copy)]
-struct Began {
+pub(super) struct Began {
     wall: Timestamp,
     clock: Instant,
 }
 
 impl Began {
-    fn now() -> Began {
+    pub(super) fn now() -> Began {
         Began {
             wall: Timestamp::now(),
             clock: Instant::now(),
@@ -111,60 +103,6 @@ impl Engine {
             (Provider::Replay, _) => self.answer(claim, plan, attempt, self.replayed(plan)),
             _ => self.answer(claim, plan, attempt, Ok(plan.task.body().to_owned())),
         }
-    }
-
-    /// An answer that needs no process.
-    fn answer(
-        &self,
-        claim: &Claim,
-        plan: &Plan,
-        attempt: u32,
-        answer: Result<String, Fault>,
-    ) -> io::Result<Tried> {
-        let began = Began::now();
-        let output = self.mailbox.begin(claim, OUT)?.output;
-        let (text, error) = match answer {
-            Ok(text) => (text, None),
-            Err(fault) => (String::new(), Some(fault)),
-        };
-        if let Err(e) = (&*output).write_all(text.as_bytes()) {
-            let _ = claim.folders.artifacts.remove(&file_name(&claim.name, OUT));
-            return Err(e);
-        }
-        let status = if error.is_none() {
-            Status::Succeeded
-        } else {
-            Status::Failed
-        };
-        let mut record = self.blank_record(claim, attempt, status, error);
-        record.provider = plan.setup.provider_name.clone();
-        (record.output, record.truncated) = excerpt(text.as_bytes());
-        if status.is_success() {
-            record.exit_code = Some(0);
-        }
-        record.files = vec![self.file_entry(claim, OUT, &output)?];
-        stamp(&mut record, began);
-        let next = self.next(claim, plan, &mut record, || Ok(text.clone()))?;
-        Ok(Tried::Finished(Box::new(Finished {
-            record,
-            outputs: vec![(OUT, output)],
-            next,
-        })))
-    }
-
-    /// The recorded answer: `params: {of: PROVIDER}` says whose, else anybody's will do.
-    fn replayed(&self, plan: &Plan) -> Result<String, Fault> {
-        let (header, agent) = (&plan.task.header, &plan.setup.agent);
-        let mut params = merged(&agent.params, &header.params);
-        let of = params.shift_remove("of");
-        let question = Question {
-            provider: of.as_ref().and_then(|of| of.as_str()),
-            params: &params,
-            model: header.model.as_deref().or(agent.model.as_deref()),
-            system: agent.system.trim(),
-            prompt: plan.task.body(),
-        };
-        recording::replay(&self.mailbox.root.artifacts, &question)
     }
 
     /// Makes the files, runs the process, and collects what came of it.
@@ -289,83 +227,6 @@ impl Engine {
         }
     }
 
-    /// What came of a process that has ended. Can be repeated.
-    fn collect(
-        &self,
-        claim: &Claim,
-        plan: &Plan,
-        config: &ProviderConfig,
-        ending: Ending,
-        files: &Files,
-        mut record: Record,
-    ) -> io::Result<(Finished, Verdict)> {
-        at(Point::RunEnded)?;
-        let Files { attempt, stderr } = files;
-        if let Ending::OutputTooLarge { limit } = ending {
-            // What it printed beyond the limit before it was ended is nobody's.
-            for file in [&attempt.output, stderr] {
-                file.set_len(limit.min(file.metadata()?.len()))?;
-            }
-        }
-        let complaints = stderr.metadata()?.len();
-        let verdict = self.judge(plan, config, ending, files, complaints)?;
-        fill(&mut record, ending, &verdict, attempt)?;
-        let mut outputs = vec![(attempt.suffix, attempt.output.clone())];
-        record.files = vec![self.file_entry(claim, attempt.suffix, &attempt.output)?];
-        // What was cancelled may have a successor of its name, whose files are not to be touched.
-        let named =
-            ending != Ending::Cancelled || self.mailbox.is_output(claim, &attempt.output)?;
-        if let Some(text) = verdict
-            .text
-            .as_ref()
-            .filter(|_| named && attempt.suffix == RAW)
-        {
-            let answer = self.write_answer(claim, text)?;
-            record
-                .files
-                .insert(0, self.file_entry(claim, OUT, &answer)?);
-            outputs.push((OUT, Arc::new(answer)));
-        }
-        if named && complaints > 0 {
-            name_stderr(claim, stderr)?;
-            record.files.push(self.file_entry(claim, ERR, stderr)?);
-            outputs.push((ERR, stderr.clone()));
-        }
-        let next = self.next(claim, plan, &mut record, || match &verdict.text {
-            Some(text) => Ok(text.clone()),
-            None => read_text(&attempt.output),
-        })?;
-        let finished = Finished {
-            record,
-            outputs,
-            next,
-        };
-        Ok((finished, verdict))
-    }
-
-    fn keep_recording(
-        &self,
-        plan: &Plan,
-        record: &Record,
-        verdict: &Verdict,
-        files: &Attempt,
-    ) -> io::Result<()> {
-        let answer = match &verdict.text {
-            Some(text) => text.clone(),
-            None => read_text(&files.output)?,
-        };
-        let (header, agent) = (&plan.task.header, &plan.setup.agent);
-        let recording = Recording {
-            provider: record.provider.clone(),
-            model: header.model.as_ref().or(agent.model.as_ref()).cloned(),
-            params: merged(&agent.params, &header.params),
-            system: agent.system.trim().to_owned(),
-            prompt: plan.task.body().to_owned(),
-            answer,
-        };
-        recording::keep(&self.mailbox.root.artifacts, &recording)
-    }
-
     fn backoff(&self, retries: u32) -> Duration {
         self.registry
             .limits()
@@ -450,119 +311,6 @@ impl Engine {
         Ok(self.processes.run(&job, wake, &mut still_wanted)?)
     }
 
-    fn judge(
-        &self,
-        plan: &Plan,
-        config: &ProviderConfig,
-        ending: Ending,
-        files: &Files,
-        complaints: u64,
-    ) -> io::Result<Verdict> {
-        let exit = match ending {
-            Ending::Exited(code) => Exit::Code(code),
-            Ending::Signalled(signal) => Exit::Signal(signal),
-            Ending::TimedOut { idle, after } => Exit::TimedOut { idle, after },
-            Ending::OutputTooLarge { limit } => Exit::OutputTooLarge { limit },
-            // Neither is judged: the record says what we did.
-            Ending::Stopped | Ending::Cancelled => Exit::Signal(15),
-        };
-        let stdout = if config.reads_output(exit) {
-            read_up_to(&files.attempt.output, MOST_PARSED)?
-        } else {
-            Vec::new()
-        };
-        let seen = Observed {
-            exit,
-            stdout: &stdout,
-            stderr: &read_tail(&files.stderr, complaints, STDERR_TAIL)?,
-        };
-        Ok(judge(&plan.setup.provider_name, config, &seen))
-    }
-
-    fn write_answer(&self, claim: &Claim, text: &str) -> io::Result<File> {
-        at(Point::CommitAnswer)?;
-        let dir = &claim.folders.artifacts;
-        let name = file_name(&claim.name, OUT);
-        // There may be one of an attempt that was not committed, with a provider that printed text.
-        let mut file = dir.create_anew(&name)?;
-        file.write_all(text.as_bytes())?;
-        Ok(file)
-    }
-
-    fn next(
-        &self,
-        claim: &Claim,
-        plan: &Plan,
-        record: &mut Record,
-        answer: impl FnOnce() -> io::Result<String>,
-    ) -> io::Result<Option<Next>> {
-        let Some(chain) = plan.chain.as_ref().filter(|_| record.status.is_success()) else {
-            return Ok(None);
-        };
-        let agent = &claim.folders.agent;
-        record.next = Some(format!("{}/{}", chain.agent, claim.name));
-        Ok(Some(Next {
-            agent: chain.agent.clone(),
-            text: chain.next_task(&claim.target(), agent, plan.task.body(), &answer()?),
-        }))
-    }
-
-    /// A person's answer becomes the result of the task that asked for it.
-    pub(super) fn answered(&self, held: Held, item: Item, desk: &mut Desk) {
-        let text = String::from_utf8_lossy(&held.bytes).into_owned();
-        let kind = crate::mailbox::ANSWERS
-            .iter()
-            .find(|(suffix, _)| *suffix == item.suffix)
-            .map_or(Answer::Reply, |(_, kind)| *kind);
-        let (request, note) = split_answer(&text);
-        let plan = self.plan(&held.folders().agent, held.name(), request.as_bytes());
-        self.claim_and(held, item, |claim| {
-            let fault = match (kind, note.is_empty()) {
-                (Answer::Reply, true) => {
-                    let fault = Fault::new(
-                        Kind::InvalidTask,
-                        format!(
-                            "`{}.reply` has no text below a line `--- answer`",
-                            claim.target()
-                        ),
-                    )
-                    .hint("write the answer there, and rename the task to .reply again");
-                    self.trouble(&fault);
-                    if let Err(e) = self.mailbox.put_back(claim) {
-                        self.trouble(&Fault::io("put back", "the task", &e));
-                    }
-                    return;
-                }
-                (Answer::Rejected, _) => Some(Fault::new(
-                    Kind::Rejected,
-                    if note.is_empty() {
-                        "rejected by a person".to_owned()
-                    } else {
-                        format!("rejected by a person: {note}")
-                    },
-                )),
-                _ => None,
-            };
-            let answer = match fault {
-                Some(fault) => Err(fault),
-                None => Ok(note.to_owned()),
-            };
-            let finished = match &plan {
-                Ok(plan) => self.answer(&claim, plan, 1, answer),
-                Err(fault) => {
-                    let record =
-                        self.blank_record(&claim, 1, Status::Rejected, Some(fault.clone()));
-                    Ok(Tried::Finished(Box::new(Finished::without_output(record))))
-                }
-            };
-            match finished {
-                Ok(Tried::Finished(finished)) => self.finish(claim, *finished, desk),
-                Ok(_) => {}
-                Err(e) => self.trouble(&Fault::io("write the answer of", claim.target(), &e)),
-            }
-        });
-    }
-
     pub(super) fn blank_record(
         &self,
         claim: &Claim,
@@ -579,25 +327,6 @@ impl Engine {
         record.error = error;
         stamp(&mut record, Began::now());
         record
-    }
-
-    fn file_entry(&self, claim: &Claim, suffix: &str, file: &File) -> io::Result<FileEntry> {
-        let mut hash = Sha256::new();
-        let mut bytes = 0;
-        let mut buffer = [0; 16 * 1024];
-        loop {
-            let n = file.read_at(&mut buffer, bytes)?;
-            if n == 0 {
-                break;
-            }
-            hash.update(&buffer[..n]);
-            bytes += n as u64;
-        }
-        Ok(FileEntry {
-            path: format!("artifacts/{}/{}{suffix}", claim.folders.agent, claim.name),
-            bytes,
-            sha256: format!("{:x}", hash.finalize()),
-        })
     }
 }
 
@@ -628,56 +357,7 @@ impl From<SpawnFault> for Fault {
     }
 }
 
-/// Gives stderr a name. Can be repeated.
-fn name_stderr(claim: &Claim, stderr: &File) -> io::Result<()> {
-    at(Point::CommitStderr)?;
-    let dir = &claim.folders.artifacts;
-    let name = file_name(&claim.name, ERR);
-    let id = Meta::of_file(stderr)?.id;
-    let named = match dir.find(&name)? {
-        Some(there) if there.id == id => return Ok(()),
-        Some(_) => {
-            dir.make_way(&name)?;
-            dir.remove(&name).or_else(|e| match e.kind() {
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(e),
-            })?;
-            dir.give_name(stderr, &name)
-        }
-        None => dir.give_name(stderr, &name),
-    };
-    match named {
-        // It had a name and lost it, or its folder is gone: the commit writes it again.
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
-fn fill(record: &mut Record, ending: Ending, verdict: &Verdict, files: &Attempt) -> io::Result<()> {
-    match ending {
-        Ending::Exited(code) => record.exit_code = Some(code),
-        Ending::Signalled(signal) => record.signal = Some(signal_name(signal)),
-        Ending::TimedOut { .. } => record.exit_code = Some(124),
-        _ => {}
-    }
-    match ending {
-        Ending::Stopped => record.status = Status::Interrupted,
-        Ending::Cancelled => record.status = Status::Cancelled,
-        _ => {
-            record.status = verdict.status;
-            record.error = verdict.error.clone();
-        }
-    }
-    record.usage = verdict.usage.clone();
-    record.session_id = verdict.session_id.clone();
-    (record.output, record.truncated) = match &verdict.text {
-        Some(text) => excerpt(text.as_bytes()),
-        None => excerpt(&read_up_to(&files.output, EXCERPT_BYTES as u64 + 4)?),
-    };
-    Ok(())
-}
-
-fn stamp(record: &mut Record, began: Began) {
+pub(super) fn stamp(record: &mut Record, began: Began) {
     let duration = began.clock.elapsed();
     record.start_time = show_time(began.wall);
     // The end is reckoned from the start by the monotonic clock: a clock that jumps does not make
@@ -688,51 +368,4 @@ fn stamp(record: &mut Record, began: Began) {
 
 fn show_time(time: Timestamp) -> String {
     format!("{time:.3}")
-}
-
-/// The request, and what a person wrote below the line `--- answer`.
-fn split_answer(text: &str) -> (&str, &str) {
-    let mut start = 0;
-    for line in text.split_inclusive('\n') {
-        if line.trim_end() == "--- answer" {
-            return (&text[..start], text[start + line.len()..].trim());
-        }
-        start += line.len();
-    }
-    (text, "")
-}
-
-fn read_text(file: &File) -> io::Result<String> {
-    let bytes = read_up_to(file, crate::task::MAX_TASK_BYTES as u64 + 1)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// From the start, whatever the file's own position: a process that is left may still share it.
-fn read_up_to(file: &File, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    FromStart { file, at: 0 }
-        .take(most)
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Reads a file by offset, with no descriptor and no position of its own.
-struct FromStart<'a> {
-    file: &'a File,
-    at: u64,
-}
-
-impl Read for FromStart<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = self.file.read_at(buffer, self.at)?;
-        self.at += length as u64;
-        Ok(length)
-    }
-}
-
-fn read_tail(file: &File, size: u64, most: u64) -> io::Result<Vec<u8>> {
-    let start = size.saturating_sub(most);
-    let mut bytes = vec![0; usize::try_from(size - start).unwrap_or(0)];
-    file.read_exact_at(&mut bytes, start)?;
-    Ok(bytes)
 }

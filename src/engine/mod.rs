@@ -6,7 +6,9 @@
 //!
 //! The engine never prints. What happens goes to a [`Listener`].
 
+mod answer;
 mod attempt;
+mod collect;
 mod notice;
 mod plan;
 mod queue;

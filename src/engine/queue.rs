@@ -3,7 +3,7 @@
 //! Agents take turns by name; within an agent tasks go by name, bytewise. The queue holds names,
 //! not promises: whether a task is still there shows when a worker looks at it.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,12 @@ pub struct Item {
     pub suffix: &'static str,
     /// How often it was busy.
     pub looks: u32,
+}
+
+impl Item {
+    fn key(&self) -> Name {
+        (self.folders.agent.clone(), self.name.clone())
+    }
 }
 
 /// Something for a worker to do.
@@ -52,7 +58,7 @@ struct State {
     turn: usize,
     left: usize,
     adopted: VecDeque<Claim>,
-    later: Vec<(Instant, Item)>,
+    later: Later,
     working: usize,
     taken: u64,
     stopped: bool,
@@ -160,7 +166,7 @@ impl Queue {
                 }
                 return Some(work);
             }
-            let due = state.later.iter().map(|(due, _)| *due).chain(paused).min();
+            let due = state.later.first_due().into_iter().chain(paused).min();
             state = match due {
                 Some(due) => {
                     let wait = due
@@ -198,11 +204,7 @@ impl Queue {
     /// This name is to be looked at again after a while.
     pub fn look_again(&self, item: Item, after: Duration) {
         let mut state = self.lock();
-        let known = state.later.iter().any(|(_, other)| {
-            other.name == item.name && Arc::ptr_eq(&other.folders, &item.folders)
-        });
-        if !known {
-            state.later.push((Instant::now() + after, item));
+        if state.later.add(Instant::now() + after, item) {
             drop(state);
             // An idle worker has to learn the new time.
             self.for_workers.notify_one();
@@ -295,11 +297,45 @@ impl Turn {
     }
 }
 
+/// Names that were busy, by when they are to be looked at again, each of them once.
+#[derive(Debug, Default)]
+struct Later {
+    items: BTreeMap<(Instant, u64), Item>,
+    names: HashSet<Name>,
+    added: u64,
+}
+
+impl Later {
+    /// Gives whether the name is new here.
+    fn add(&mut self, due: Instant, item: Item) -> bool {
+        let new = self.names.insert(item.key());
+        if new {
+            self.added += 1;
+            self.items.insert((due, self.added), item);
+        }
+        new
+    }
+
+    fn first_due(&self) -> Option<Instant> {
+        self.items.keys().next().map(|(due, _)| *due)
+    }
+
+    fn take_due(&mut self, now: Instant) -> Option<Item> {
+        let first = self
+            .items
+            .first_entry()
+            .filter(|entry| entry.key().0 <= now)?;
+        let item = first.remove();
+        self.names.remove(&item.key());
+        Some(item)
+    }
+}
+
 impl State {
     fn glance(&self) -> Glance {
         Glance {
             left: self.left + self.adopted.len(),
-            later: self.later.len(),
+            later: self.later.items.len(),
             working: self.working,
             taken: self.taken,
             woken: self.woken,
@@ -311,12 +347,11 @@ impl State {
         if let Some(claim) = self.adopted.pop_front() {
             return Some(Work::Adopted(claim));
         }
-        let due = self.later.iter().position(|(due, _)| *due <= now);
-        let item = match due {
-            Some(place) => self.later.swap_remove(place).1,
+        let item = match self.later.take_due(now) {
+            Some(item) => item,
             None => self.next_in_turn()?,
         };
-        let name = (item.folders.agent.clone(), item.name.clone());
+        let name = item.key();
         if let Some(handed_out) = &mut self.handed_out {
             handed_out.push(name.clone());
         }

@@ -283,7 +283,10 @@ impl Mailbox {
             since: now,
         };
         let mut quiet = self.lock_quiet();
-        quiet.retain(|_, old| now - old.since < Duration::from_secs(600));
+        // Now and then, so that files which went away do not stay here for ever.
+        if quiet.len() >= 1024 && quiet.len().is_power_of_two() {
+            quiet.retain(|_, old| now - old.since < Duration::from_secs(600));
+        }
         let entry = quiet
             .entry((folders.agent.clone(), name.clone()))
             .or_insert(seen);

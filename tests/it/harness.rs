@@ -57,7 +57,7 @@ impl Bed {
 
     /// Writes `specs/orch.yaml`.
     pub fn settings(&self, yaml: &str) {
-        self.write("specs/orch.yaml", &format!("layout: 1\n{yaml}"));
+        self.write("specs/orch.yaml", format!("layout: 1\n{yaml}"));
     }
 
     /// Writes a file below the root.
@@ -246,12 +246,6 @@ impl Orch {
     /// Sets a variable.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Orch {
         self.command.env(name, value);
-        self
-    }
-
-    /// Runs in this folder.
-    pub fn current_dir(mut self, folder: &Path) -> Orch {
-        self.command.current_dir(folder);
         self
     }
 
