@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod agent;
+pub mod audit;
 pub mod cli;
 pub mod commands;
 pub mod disk;
@@ -26,6 +27,7 @@ pub mod schema_check;
 pub mod scope;
 pub mod settings;
 pub mod state;
+pub mod store;
 pub mod suggest;
 pub mod sys;
 pub mod task;
