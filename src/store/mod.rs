@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 
 pub use locked::Locked;
 pub use spec::Spec;
+pub(crate) use spec::{manifest, verified};
 
 use crate::disk::Disk;
 use crate::error::{Fault, Kind, Result};
