@@ -87,7 +87,10 @@ impl Walk<'_> {
     fn line(&mut self, number: u64, raw: &Raw) {
         if raw.is_torn() {
             self.derived.whole = false;
-            return self.find(number, "it is torn: a crash left it so, and the next event cuts it, or it was cut short");
+            return self.find(
+                number,
+                "it is torn: a crash left it so, and the next event cuts it, or it was cut short",
+            );
         }
         self.audit.events = number;
         let hash = raw.hash();
@@ -118,7 +121,9 @@ impl Walk<'_> {
             1 => self.find(1, "it names a line before it, and it is the first"),
             _ => self.find(
                 number - 1,
-                &format!("its hash is not the one that line {number} names: one of the two was changed"),
+                &format!(
+                    "its hash is not the one that line {number} names: one of the two was changed"
+                ),
             ),
         }
     }
@@ -145,7 +150,10 @@ impl Walk<'_> {
             Err(illegal) => {
                 self.derived.state = before;
                 self.derived.whole = false;
-                self.find(number, &format!("it does not follow from what is before it: {illegal}"));
+                self.find(
+                    number,
+                    &format!("it does not follow from what is before it: {illegal}"),
+                );
             }
         }
         if self.derived.whole && self.asked == Some(number) {
@@ -188,12 +196,14 @@ impl Walk<'_> {
         if let Some(document) = &result.json_data {
             issues(document, ISSUE_DEPTH, &mut found);
         }
-        self.audit.issues.extend(found.into_iter().map(|issue| Issue {
-            at: line.at.clone(),
-            step: result.step_name.clone(),
-            visit: result.visit,
-            issue,
-        }));
+        self.audit
+            .issues
+            .extend(found.into_iter().map(|issue| Issue {
+                at: line.at.clone(),
+                step: result.step_name.clone(),
+                visit: result.visit,
+                issue,
+            }));
     }
 
     fn find(&mut self, number: u64, what: &str) {

@@ -27,10 +27,18 @@ impl Audit {
             self.run, self.hashes
         );
         for finding in &self.findings {
-            let _ = writeln!(out, "  {}: {}", clean_line(&finding.place), clean_line(&finding.what));
+            let _ = writeln!(
+                out,
+                "  {}: {}",
+                clean_line(&finding.place),
+                clean_line(&finding.what)
+            );
         }
         let decisions = self.decisions.iter().map(|decision| {
-            let content = decision.content.as_ref().map_or_else(|| "cannot be read".to_owned(), Value::to_string);
+            let content = decision
+                .content
+                .as_ref()
+                .map_or_else(|| "cannot be read".to_owned(), Value::to_string);
             format!(
                 "{} by {}, locked {}, sha256 {}: {content}",
                 decision.name, decision.step, decision.locked_at, decision.sha256
@@ -38,7 +46,11 @@ impl Audit {
         });
         section(&mut out, "decisions", decisions);
         section(&mut out, "issues", self.issues.iter().map(issue));
-        section(&mut out, "transitions", self.transitions.iter().map(transition));
+        section(
+            &mut out,
+            "transitions",
+            self.transitions.iter().map(transition),
+        );
         out
     }
 }
@@ -60,11 +72,17 @@ fn issue(issue: &Issue) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    format!("{} {} (visit {}): {text}", issue.at, issue.step, issue.visit)
+    format!(
+        "{} {} (visit {}): {text}",
+        issue.at, issue.step, issue.visit
+    )
 }
 
 fn transition(made: &Transition) -> String {
-    let mut line = format!("{} [{}] {} {} -> {}", made.at, made.phase, made.step, made.status, made.next);
+    let mut line = format!(
+        "{} [{}] {} {} -> {}",
+        made.at, made.phase, made.step, made.status, made.next
+    );
     if !made.reason.is_empty() {
         line = format!("{line} | {}", made.reason);
     }

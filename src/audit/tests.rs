@@ -15,7 +15,8 @@ fn finished() -> (Bed, RunState) {
     std::fs::write(bed.temp.path().join("artifacts/shell/a.out"), "done").unwrap();
     let state = bed.enter(bed.three());
     let mut two = result("two");
-    two.json_data = Some(json!({"review": {"issues": [{"severity": "BLOCKER", "text": "bad\u{1b}[2J"}]}}));
+    two.json_data =
+        Some(json!({"review": {"issues": [{"severity": "BLOCKER", "text": "bad\u{1b}[2J"}]}}));
     two.files = vec![FileEntry {
         path: "artifacts/shell/a.out".to_owned(),
         bytes: 4,
@@ -37,11 +38,18 @@ fn a_sound_run_answers_the_questions() {
     assert!(audit.is_sound(), "{}", audit.render());
     assert_eq!(audit.events, 5);
     assert_eq!(audit.issues[0].issue["severity"], "BLOCKER");
-    let steps: Vec<_> = audit.transitions.iter().map(|t| (t.step.as_str(), t.next.as_str())).collect();
+    let steps: Vec<_> = audit
+        .transitions
+        .iter()
+        .map(|t| (t.step.as_str(), t.next.as_str()))
+        .collect();
     assert_eq!(steps, [("one", "two"), ("two", "_end")]);
     let text = audit.render();
     assert!(text.contains("sound (succeeded, 5 events"), "{text}");
-    assert!(text.contains("BLOCKER") && !text.contains('\u{1b}'), "{text}");
+    assert!(
+        text.contains("BLOCKER") && !text.contains('\u{1b}'),
+        "{text}"
+    );
 }
 
 #[test]
@@ -87,13 +95,20 @@ fn what_is_missing_or_cut_is_found() {
     let log = std::fs::read_to_string(bed.log()).unwrap();
     let lines: Vec<&str> = log.split_inclusive('\n').collect();
     for gone in 0..5 {
-        let rest: String = (0..5).filter(|line| *line != gone).map(|line| lines[line]).collect();
+        let rest: String = (0..5)
+            .filter(|line| *line != gone)
+            .map(|line| lines[line])
+            .collect();
         std::fs::write(bed.log(), rest).unwrap();
         assert!(!places(&bed).is_empty(), "{gone}");
     }
     std::fs::write(bed.log(), format!("{log}{{\"seq\"")).unwrap();
     assert!(places(&bed).iter().any(|place| place.ends_with("line 6")));
-    assert!(std::fs::read_to_string(bed.log()).unwrap().ends_with("{\"seq\""));
+    assert!(
+        std::fs::read_to_string(bed.log())
+            .unwrap()
+            .ends_with("{\"seq\"")
+    );
     std::fs::write(bed.log(), &log).unwrap();
     std::fs::remove_file(bed.temp.path().join("artifacts/shell/a.out")).unwrap();
     std::fs::remove_file(bed.file("spec/specs/w.yaml")).unwrap();
@@ -101,7 +116,10 @@ fn what_is_missing_or_cut_is_found() {
     std::fs::write(bed.file("snapshots/x.json"), "{}").unwrap();
     let places = places(&bed);
     for part in ["a.out", "w.yaml", "lock", "snapshots/x.json"] {
-        assert!(places.iter().any(|place| place.contains(part)), "{part}: {places:?}");
+        assert!(
+            places.iter().any(|place| place.contains(part)),
+            "{part}: {places:?}"
+        );
     }
     std::fs::remove_file(bed.log()).unwrap();
     assert!(!audit(&bed.run, &bed.workflow).unwrap().is_sound());
@@ -118,8 +136,16 @@ fn every_field_that_differs_is_named() {
     let text = serde_json::to_string_pretty(&document).unwrap() + "\n";
     std::fs::write(bed.file(STATE_FILE), text).unwrap();
     let places = places(&bed);
-    for part in [" visits.one", " step_results.two.output", " extra", " tasks"] {
-        assert!(places.iter().any(|place| place.ends_with(part)), "{part}: {places:?}");
+    for part in [
+        " visits.one",
+        " step_results.two.output",
+        " extra",
+        " tasks",
+    ] {
+        assert!(
+            places.iter().any(|place| place.ends_with(part)),
+            "{part}: {places:?}"
+        );
     }
 }
 

@@ -58,7 +58,10 @@ impl Kept {
             && head != Some(hash)
         {
             let line = format!("logs/{}.jsonl line {seq}", audit.run);
-            audit.find(line, "its hash is not the one that `state.json` names: one of the two was changed");
+            audit.find(
+                line,
+                "its hash is not the one that `state.json` names: one of the two was changed",
+            );
         }
         match (&derived.wanted, &derived.wanted_head) {
             (Some(state), _) => {
@@ -74,7 +77,10 @@ impl Kept {
                 format!("it is at event {seq}, which the log does not have"),
             ),
             (None, Some(_)) => {
-                audit.find(&self.place, "it cannot be compared: the log does not lead there");
+                audit.find(
+                    &self.place,
+                    "it cannot be compared: the log does not lead there",
+                );
             }
         }
     }
@@ -106,11 +112,21 @@ fn differences(place: &str, path: &str, is: &Value, should: &Value, audit: &mut 
         (Value::Object(is), Value::Object(should)) => {
             let more = should.keys().filter(|key| !is.contains_key(*key));
             for key in is.keys().chain(more) {
-                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                let path = if path.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{path}.{key}")
+                };
                 match (is.get(key), should.get(key)) {
                     (Some(is), Some(should)) => differences(place, &path, is, should, audit),
-                    (Some(_), None) => audit.find(format!("{place} {path}"), "it is there, and by the log it is not"),
-                    _ => audit.find(format!("{place} {path}"), "it is missing, and by the log it is there"),
+                    (Some(_), None) => audit.find(
+                        format!("{place} {path}"),
+                        "it is there, and by the log it is not",
+                    ),
+                    _ => audit.find(
+                        format!("{place} {path}"),
+                        "it is missing, and by the log it is there",
+                    ),
                 }
             }
         }
@@ -178,7 +194,10 @@ pub(super) fn snapshots(run: &RunDir, state: &RunState, audit: &mut Audit) {
         let place = format!("{folder}/{name}.json");
         match snapshot_bytes(run, name) {
             Ok(bytes) if snapshot["sha256"].as_str() == Some(&crate::store::sha256(&bytes)) => {}
-            Ok(_) => audit.find(place, "it was changed: its hash is not the one that was locked"),
+            Ok(_) => audit.find(
+                place,
+                "it was changed: its hash is not the one that was locked",
+            ),
             Err(e) => audit.find(place, reading(&e)),
         }
     }
@@ -187,15 +206,18 @@ pub(super) fn snapshots(run: &RunDir, state: &RunState, audit: &mut Audit) {
         return;
     }
     let mut names = Vec::new();
-    let listed = run.dir().sub("snapshots").and_then(|dir| {
-        dir.entries(|name, _| names.push(name.to_string_lossy().into_owned()))
-    });
+    let listed = run
+        .dir()
+        .sub("snapshots")
+        .and_then(|dir| dir.entries(|name, _| names.push(name.to_string_lossy().into_owned())));
     if let Err(e) = listed {
         audit.find(&folder, reading(&e));
     }
     names.sort_unstable();
     for name in names {
-        let known = name.strip_suffix(".json").is_some_and(|name| state.snapshots.contains_key(name));
+        let known = name
+            .strip_suffix(".json")
+            .is_some_and(|name| state.snapshots.contains_key(name));
         if !known {
             audit.find(format!("{folder}/{name}"), "the log knows nothing of it");
         }
@@ -211,7 +233,10 @@ pub(super) fn spec(run: &RunDir, state: &RunState, audit: &mut Audit) {
         Err(fault) => return audit.find(list, fault.message),
     };
     let bytes = pretty(&manifest);
-    let recorded = state.variables.get("run").and_then(|run| run["spec_sha256"].as_str());
+    let recorded = state
+        .variables
+        .get("run")
+        .and_then(|run| run["spec_sha256"].as_str());
     let replaced = recorded.is_some_and(|hash| hash != crate::store::sha256(&bytes));
     if replaced || read_below(&top, "MANIFEST.json").ok().as_ref() != Some(&bytes) {
         audit.find(&list, "it was changed after the run began");
