@@ -49,7 +49,10 @@ pub(super) fn read(dir: &Dir) -> Result<Option<Cached>> {
     if version > u64::from(VERSION) {
         return Err(Fault::new(
             Kind::NewerVersion,
-            format!("`{}` has version {version}, and this orch knows {VERSION}", path.display()),
+            format!(
+                "`{}` has version {version}, and this orch knows {VERSION}",
+                path.display()
+            ),
         )
         .hint("a newer orch wrote it: use that one; nothing was changed"));
     }

@@ -23,8 +23,10 @@ impl Runs {
         let run = self.run_dir(run_id, dir);
         let locked = run.lock(PATIENCE)?;
         if has_begun(&run)? {
-            return Err(Fault::new(Kind::Usage, format!("run `{run_id}` exists already"))
-                .hint(format!("`orch status {run_id}` shows it")));
+            return Err(
+                Fault::new(Kind::Usage, format!("run `{run_id}` exists already"))
+                    .hint(format!("`orch status {run_id}` shows it")),
+            );
         }
         spec.write(&run.dir, self.disk)?;
         self.make_rest(&run, &workspace)
@@ -62,7 +64,11 @@ fn existing_is_fine(made: io::Result<()>) -> io::Result<()> {
 
 /// Whether the log has a whole line, or there is a state: under the lock.
 fn has_begun(run: &RunDir) -> Result<bool> {
-    if run.dir.has(STATE_FILE).map_err(|e| Fault::io("look at", run.dir.path(), &e))? {
+    if run
+        .dir
+        .has(STATE_FILE)
+        .map_err(|e| Fault::io("look at", run.dir.path(), &e))?
+    {
         return Ok(true);
     }
     match run.open_log()? {

@@ -128,7 +128,10 @@ impl Locked<'_> {
         if self.run.is_unsynced() {
             return Err(Fault::new(
                 Kind::IoError,
-                format!("run `{}` takes no more events: its log could not be made durable", self.run.id),
+                format!(
+                    "run `{}` takes no more events: its log could not be made durable",
+                    self.run.id
+                ),
             )
             .hint("see to the disk, then start orch again"));
         }
@@ -137,8 +140,10 @@ impl Locked<'_> {
         };
         let mut tail = self.current(&mut log, &state)?;
         let draft = Draft::new(&state, at, &event)?;
-        let (mut state, effects) = flow::step(workflow, state, at, &draft.event)
-            .map_err(|illegal| Fault::new(Kind::Usage, format!("run `{}`: {illegal}", self.run.id)))?;
+        let (mut state, effects) =
+            flow::step(workflow, state, at, &draft.event).map_err(|illegal| {
+                Fault::new(Kind::Usage, format!("run `{}`: {illegal}", self.run.id))
+            })?;
         self.check_whose(&state, workflow)?;
         let line = draft.finish(&effects)?;
         self.append(&mut log, &line)?;
@@ -183,7 +188,8 @@ impl Locked<'_> {
             if raw.hash() == state.log_head {
                 break raw;
             }
-            let number = number_of(&raw).map_err(|why| self.bad_from_end(log, later.len(), &why))?;
+            let number =
+                number_of(&raw).map_err(|why| self.bad_from_end(log, later.len(), &why))?;
             if number <= state.seq {
                 let why = match number == state.seq {
                     true => "that line of the log is another one".to_owned(),
@@ -196,7 +202,10 @@ impl Locked<'_> {
         };
         let number = number_of(&known).map_err(|why| corrupted(log.path(), state.seq, &why))?;
         if number != state.seq {
-            return Err(self.ahead(&state, &format!("the line it ends with has number {number}")));
+            return Err(self.ahead(
+                &state,
+                &format!("the line it ends with has number {number}"),
+            ));
         }
         for raw in later.iter().rev() {
             state = follow(workflow, state, raw, log)?;
@@ -251,7 +260,10 @@ impl Locked<'_> {
         }
         Err(Fault::new(
             Kind::Busy,
-            format!("run `{}` has gone on to event {} meanwhile", self.run.id, tail.seq),
+            format!(
+                "run `{}` has gone on to event {} meanwhile",
+                self.run.id, tail.seq
+            ),
         )
         .hint("its state has to be loaded again under the lock"))
     }
@@ -282,7 +294,9 @@ impl Locked<'_> {
             match failed {
                 Failed::Undone(fault) => fault,
                 Failed::Unsynced(fault) => {
-                    self.run.unsynced.store(true, std::sync::atomic::Ordering::Relaxed);
+                    self.run
+                        .unsynced
+                        .store(true, std::sync::atomic::Ordering::Relaxed);
                     fault
                 }
             }
@@ -343,7 +357,11 @@ struct Draft {
 
 impl Draft {
     fn new(state: &RunState, at: &str, event: &Event) -> Result<Draft> {
-        let prev = if state.seq == 0 { NO_LINE } else { &state.log_head };
+        let prev = if state.seq == 0 {
+            NO_LINE
+        } else {
+            &state.log_head
+        };
         let line = Line {
             seq: state.seq + 1,
             at: at.to_owned(),
@@ -352,8 +370,11 @@ impl Draft {
             checkpoints: Vec::new(),
         };
         let unfit = |e: serde_json::Error| {
-            Fault::new(Kind::OutputTooLargeError, format!("the event cannot be logged: {e}"))
-                .hint("JSON may be nested at most about 120 deep")
+            Fault::new(
+                Kind::OutputTooLargeError,
+                format!("the event cannot be logged: {e}"),
+            )
+            .hint("JSON may be nested at most about 120 deep")
         };
         let text = serde_json::to_string(&line).map_err(unfit)?;
         let read: Line = serde_json::from_str(&text).map_err(unfit)?;
@@ -371,8 +392,9 @@ impl Draft {
         };
         let notes: Vec<Note> = effects.iter().filter_map(note).collect();
         if !notes.is_empty() {
-            let notes = serde_json::to_string(&notes)
-                .map_err(|e| Fault::new(Kind::IoError, format!("the event cannot be logged: {e}")))?;
+            let notes = serde_json::to_string(&notes).map_err(|e| {
+                Fault::new(Kind::IoError, format!("the event cannot be logged: {e}"))
+            })?;
             self.text.pop();
             self.text.push_str(",\"checkpoints\":");
             self.text.push_str(&notes);
@@ -384,16 +406,30 @@ impl Draft {
 }
 
 /// The state after one more line, which must follow in number, in hash and in sense.
-pub(crate) fn follow(workflow: &Workflow, state: RunState, raw: &Raw, log: &Log) -> Result<RunState> {
+pub(crate) fn follow(
+    workflow: &Workflow,
+    state: RunState,
+    raw: &Raw,
+    log: &Log,
+) -> Result<RunState> {
     let number = state.seq + 1;
     let bad = |why: String| corrupted(log.path(), number, &why);
     let line = raw.read(number).map_err(bad)?;
-    let prev = if state.seq == 0 { NO_LINE } else { &state.log_head };
+    let prev = if state.seq == 0 {
+        NO_LINE
+    } else {
+        &state.log_head
+    };
     if line.prev != prev {
-        return Err(bad("the chain is broken: it does not name the line before it".to_owned()));
+        return Err(bad(
+            "the chain is broken: it does not name the line before it".to_owned(),
+        ));
     }
-    let (mut state, _) = flow::step(workflow, state, &line.at, &line.event)
-        .map_err(|illegal| bad(format!("it does not follow from what is before it: {illegal}")))?;
+    let (mut state, _) = flow::step(workflow, state, &line.at, &line.event).map_err(|illegal| {
+        bad(format!(
+            "it does not follow from what is before it: {illegal}"
+        ))
+    })?;
     state.log_head = raw.hash();
     Ok(state)
 }

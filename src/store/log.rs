@@ -108,7 +108,9 @@ impl Log {
     /// Opens a log for reading and appending, if it is there.
     pub(crate) fn open(dir: &Dir, name: &str) -> Result<Option<Log>> {
         let path = dir.path().join(name);
-        let opened = dir.open_append(name).and_then(|file| Ok((Meta::of_file(&file)?, file)));
+        let opened = dir
+            .open_append(name)
+            .and_then(|file| Ok((Meta::of_file(&file)?, file)));
         match opened {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Fault::io("open", path, &e)),
@@ -193,10 +195,15 @@ impl Log {
             return Err(Failed::Undone(fault));
         }
         self.len += line.len() as u64;
-        disk.sync_file(Point::RunLogSync, &self.file).map_err(|error| {
-            let fault = Fault::io("make durable", &self.path, &error);
-            Failed::Unsynced(fault.hint("the disk may be failing: what it says from now on cannot be trusted"))
-        })
+        disk.sync_file(Point::RunLogSync, &self.file)
+            .map_err(|error| {
+                let fault = Fault::io("make durable", &self.path, &error);
+                Failed::Unsynced(
+                    fault.hint(
+                        "the disk may be failing: what it says from now on cannot be trusted",
+                    ),
+                )
+            })
     }
 
     fn write_once(&mut self, line: &[u8]) -> io::Result<()> {
@@ -219,7 +226,13 @@ impl Log {
     /// Calls `each` with every line from the first on, and its number from 1.
     pub(crate) fn each_line(&self, mut each: impl FnMut(u64, Raw) -> Result<()>) -> Result<()> {
         let failed = |e: io::Error| Fault::io("read", &self.path, &e);
-        let mut reader = BufReader::with_capacity(64 * 1024, At { log: self, offset: 0 });
+        let mut reader = BufReader::with_capacity(
+            64 * 1024,
+            At {
+                log: self,
+                offset: 0,
+            },
+        );
         let (mut number, mut start) = (0, 0);
         loop {
             let mut bytes = Vec::new();

@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 
 pub use locked::Locked;
 pub use spec::Spec;
+pub(crate) use spec::{manifest, verified};
 
 use crate::disk::Disk;
 use crate::error::{Fault, Kind, Result};
@@ -84,7 +85,9 @@ impl Runs {
         if part == "last" {
             return self.last(&all);
         }
-        let mut fitting = all.iter().filter(|id| !part.is_empty() && id.contains(part));
+        let mut fitting = all
+            .iter()
+            .filter(|id| !part.is_empty() && id.contains(part));
         match (fitting.next(), fitting.next()) {
             (Some(id), None) => Ok(id.clone()),
             (None, _) => Err(unknown(part, &all)),
@@ -242,7 +245,10 @@ impl RunDir {
                 Kind::StateNotFound,
                 format!("run `{}` has no `{STATE_FILE}` that can be read", self.id),
             )
-            .hint(format!("`orch resume {}` makes it anew from the log", self.id))),
+            .hint(format!(
+                "`orch resume {}` makes it anew from the log",
+                self.id
+            ))),
         }
     }
 
@@ -256,7 +262,10 @@ impl RunDir {
     }
 
     fn tail(&self) -> Option<Tail> {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.tail
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn set_tail(&self, tail: Option<Tail>) {
@@ -302,9 +311,7 @@ fn stamp(id: &str) -> &str {
 /// A name that can be the name of a run's folder, of its log and the beginning of its tasks' names.
 fn is_id(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
-    (1..=120).contains(&name.len())
-        && !name.starts_with(['.', '-'])
-        && name.bytes().all(allowed)
+    (1..=120).contains(&name.len()) && !name.starts_with(['.', '-']) && name.bytes().all(allowed)
 }
 
 fn check_id(name: &str) -> Result<()> {
@@ -322,8 +329,13 @@ fn unknown(part: &str, all: &[String]) -> Fault {
     let names: Vec<&str> = all.iter().rev().map(String::as_str).collect();
     let hint = match suggest::suggest(part, names.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None if names.is_empty() => "there are no runs yet; `orch run WORKFLOW` starts one".to_owned(),
-        None => format!("the latest: {}", quoted(&names[..names.len().min(NAMED_RUNS)])),
+        None if names.is_empty() => {
+            "there are no runs yet; `orch run WORKFLOW` starts one".to_owned()
+        }
+        None => format!(
+            "the latest: {}",
+            quoted(&names[..names.len().min(NAMED_RUNS)])
+        ),
     };
     let message = format!("there is no run `{}`", part.escape_debug());
     Fault::new(Kind::StateNotFound, message).hint(hint)
@@ -331,7 +343,11 @@ fn unknown(part: &str, all: &[String]) -> Fault {
 
 fn ambiguous(part: &str, fitting: &[String]) -> Fault {
     let names: Vec<&str> = fitting.iter().map(String::as_str).collect();
-    let message = format!("`{part}` stands for {} runs: {}", names.len(), quoted(&names));
+    let message = format!(
+        "`{part}` stands for {} runs: {}",
+        names.len(),
+        quoted(&names)
+    );
     Fault::new(Kind::Usage, message).hint("give more of the id, or `last`")
 }
 

@@ -73,7 +73,10 @@ impl Spec {
         match bad {
             Some(path) => Err(Fault::new(
                 Kind::SafetyViolation,
-                format!("`{}` cannot be the path of a spec's file", path.escape_debug()),
+                format!(
+                    "`{}` cannot be the path of a spec's file",
+                    path.escape_debug()
+                ),
             )
             .hint("a path is relative to the root and has no `..`")),
             None if !self.files.contains_key(&self.workflow) => Err(Fault::new(
@@ -102,7 +105,10 @@ impl Spec {
     }
 
     fn sync_folders(&self, top: &Dir, disk: Disk) -> io::Result<()> {
-        let parents = self.files.keys().flat_map(|path| Path::new(path).ancestors().skip(1));
+        let parents = self
+            .files
+            .keys()
+            .flat_map(|path| Path::new(path).ancestors().skip(1));
         let folders: BTreeSet<_> = parents.filter_map(Path::to_str).collect();
         for folder in folders {
             match folder {
@@ -127,13 +133,19 @@ pub(super) fn read(run: &Dir) -> Result<Spec> {
     }
     match spec.files.contains_key(&spec.workflow) {
         true => Ok(spec),
-        false => Err(changed(run, MANIFEST, "names a workflow that is not among the files")),
+        false => Err(changed(
+            run,
+            MANIFEST,
+            "names a workflow that is not among the files",
+        )),
     }
 }
 
 /// The manifest of a run's spec, and the folder that it lies in.
 pub(crate) fn manifest(run: &Dir) -> Result<(Manifest, Dir)> {
-    let top = run.sub(FOLDER).map_err(|e| changed(run, "", &e.to_string()))?;
+    let top = run
+        .sub(FOLDER)
+        .map_err(|e| changed(run, "", &e.to_string()))?;
     let bytes = read_below(&top, MANIFEST).map_err(|e| changed(run, MANIFEST, &e.to_string()))?;
     let manifest: Manifest =
         serde_json::from_slice(&bytes).map_err(|e| changed(run, MANIFEST, &e.to_string()))?;
@@ -155,8 +167,13 @@ pub(crate) fn verified(top: &Dir, path: &str, expected: &str) -> Result<Vec<u8>,
 
 fn changed(run: &Dir, path: &str, why: &str) -> Fault {
     let shown = run.path().join(FOLDER).join(path);
-    Fault::new(Kind::SafetyViolation, format!("`{}` {why}", shown.display()))
-        .hint("a run is pinned to its copy of the spec; start a new run, or put the file back as it was")
+    Fault::new(
+        Kind::SafetyViolation,
+        format!("`{}` {why}", shown.display()),
+    )
+    .hint(
+        "a run is pinned to its copy of the spec; start a new run, or put the file back as it was",
+    )
 }
 
 /// Relative, of plain names, and not the manifest's own.

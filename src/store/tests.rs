@@ -1,194 +1,15 @@
 //! Runs on a root of their own, with tiny workflows: what is kept, what is cut, what is refused.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+pub(crate) mod bed;
 
-use serde_json::{Map, Value, json};
+use std::path::Path;
+
+use serde_json::{Value, json};
 
 use super::*;
-use crate::disk::Durability;
 use crate::flow;
-use crate::provider::UserProviders;
-use crate::state::{Effect, Event, Facts, RunStatus, StepResult, StepStatus};
-use crate::workflow::{Guards, Specs, Workflow, check};
-
-pub(crate) const RUN: &str = "20260101T000000Z-w-0001";
-pub(crate) const NOW: &str = "2026-01-01T00:00:00Z";
-pub(crate) const TEXT: &str = "version: \"1\"\nname: w\nsteps:\n  - {name: one, command: [\"true\"]}\n  - {name: two, command: [\"true\"]}\n";
-
-struct Nothing(UserProviders);
-
-impl Specs for Nothing {
-    fn file(&self, _: &str) -> Option<String> {
-        None
-    }
-    fn agents(&self) -> Vec<String> {
-        Vec::new()
-    }
-    fn providers(&self) -> &UserProviders {
-        &self.0
-    }
-    fn default_provider(&self) -> Option<String> {
-        Some("echo".to_owned())
-    }
-    fn dirs(&self) -> Vec<String> {
-        Vec::new()
-    }
-}
-
-impl Guards for Nothing {
-    fn check(&self, _: &str) -> Result<Vec<String>, String> {
-        Ok(Vec::new())
-    }
-}
-
-pub(crate) fn workflow(text: &str) -> Workflow {
-    let nothing = Nothing(UserProviders::default());
-    let checked = check("w.yaml", text, &nothing, &nothing);
-    let report = checked.report.render();
-    checked.workflow.unwrap_or_else(|| panic!("{report}"))
-}
-
-/// A root with one run.
-pub(crate) struct Bed {
-    pub(crate) temp: tempfile::TempDir,
-    pub(crate) runs: Runs,
-    pub(crate) run: RunDir,
-    pub(crate) workflow: Workflow,
-}
-
-pub(crate) fn runs_at(path: &Path) -> Runs {
-    std::fs::create_dir_all(path.join("inbox")).unwrap();
-    std::fs::create_dir_all(path.join("specs")).unwrap();
-    std::fs::write(path.join("specs/orch.yaml"), "").unwrap();
-    let root = Arc::new(Root::open(path).unwrap());
-    Runs::new(root, Disk::new(Durability::Power))
-}
-
-pub(crate) fn a_spec() -> Spec {
-    let files = [
-        ("specs/w.yaml", TEXT),
-        ("specs/prompts/deep/p.md", "do it"),
-    ];
-    Spec {
-        workflow: "specs/w.yaml".to_owned(),
-        files: files.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).into(),
-    }
-}
-
-pub(crate) fn created(request: &str) -> Event {
-    let mut variables = Map::new();
-    variables.insert("request".to_owned(), json!(request));
-    Event::Created {
-        run_id: RUN.to_owned(),
-        workflow_name: "w".to_owned(),
-        workflow_sha256: a_spec().workflow_sha256(),
-        variables,
-    }
-}
-
-pub(crate) fn result(step: &str) -> StepResult {
-    StepResult {
-        step_name: step.to_owned(),
-        status: StepStatus::Succeeded,
-        exit_code: 0,
-        start_time: NOW.to_owned(),
-        end_time: NOW.to_owned(),
-        duration: 0.1 + 0.2,
-        output: Some("done".to_owned()),
-        lines: None,
-        json_data: None,
-        truncated: false,
-        json_parse_error: None,
-        error: None,
-        note: None,
-        attempt: 1,
-        visit: 1,
-        task: None,
-        files: Vec::new(),
-        more: Map::new(),
-    }
-}
-
-impl Bed {
-    pub(crate) fn new() -> Bed {
-        Bed::with(TEXT)
-    }
-
-    pub(crate) fn with(text: &str) -> Bed {
-        let temp = tempfile::tempdir().unwrap();
-        let runs = runs_at(temp.path());
-        let run = runs.create(RUN, &a_spec()).unwrap();
-        Bed {
-            temp,
-            runs,
-            run,
-            workflow: workflow(text),
-        }
-    }
-
-    pub(crate) fn apply(&self, state: RunState, event: Event) -> (RunState, Vec<Effect>) {
-        let locked = self.run.lock(PATIENCE).unwrap();
-        locked.apply(&self.workflow, state, NOW, event).unwrap()
-    }
-
-    pub(crate) fn load(&self) -> Result<RunState> {
-        // A handle of its own: nothing is remembered.
-        let run = self.runs.open(RUN)?;
-        let locked = run.lock(PATIENCE)?;
-        locked.load(&self.workflow)
-    }
-
-    pub(crate) fn enter(&self, state: RunState) -> RunState {
-        let task = state.pending[0].task.clone();
-        let entered = Event::Entered { task, attempt: 1, facts: Facts::default() };
-        self.apply(state, entered).0
-    }
-
-    pub(crate) fn finish(&self, state: RunState, result: StepResult) -> RunState {
-        let task = state.pending[0].task.clone();
-        let result = Box::new(result);
-        self.apply(state, Event::Finished { task, result, facts: Facts::default() }).0
-    }
-
-    /// The run, begun and with its first step done: three events.
-    pub(crate) fn three(&self) -> RunState {
-        let (state, _) = self.apply(flow::nothing(), created("please"));
-        let state = self.enter(state);
-        self.finish(state, result("one"))
-    }
-
-    pub(crate) fn log(&self) -> PathBuf {
-        self.temp.path().join("logs").join(format!("{RUN}.jsonl"))
-    }
-
-    pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.temp.path().join("workspace").join(RUN).join(name)
-    }
-
-    fn lines(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(self.log()).unwrap();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    fn write_lines(&self, lines: &[String]) {
-        std::fs::write(self.log(), lines.join("\n") + "\n").unwrap();
-    }
-
-    fn add_to_log(&self, bytes: &[u8]) {
-        let mut log = std::fs::read(self.log()).unwrap();
-        log.extend_from_slice(bytes);
-        std::fs::write(self.log(), log).unwrap();
-    }
-
-    fn corrupted(&self, part: &str) {
-        let fault = self.load().unwrap_err();
-        assert_eq!(fault.kind, Kind::StateCorrupted, "{fault}");
-        assert!(fault.message.contains(part), "{fault}");
-        assert!(fault.hint.is_some());
-        assert_eq!(fault.exit_code(), 3);
-    }
-}
+use crate::state::{Event, Facts, RunStatus};
+pub(crate) use bed::{Bed, NOW, RUN, TEXT, a_spec, created, result, runs_at, workflow};
 
 #[test]
 fn what_was_applied_is_loaded_again() {
@@ -233,7 +54,12 @@ fn a_torn_end_is_cut() {
     let bed = Bed::new();
     let state = bed.three();
     let whole = std::fs::read(bed.log()).unwrap();
-    for torn in [&b"{\"seq\":4,\"at\""[..], &[0; 5000], b"{\"seq\":4\0\0\0}\n", b"\0"] {
+    for torn in [
+        &b"{\"seq\":4,\"at\""[..],
+        &[0; 5000],
+        b"{\"seq\":4\0\0\0}\n",
+        b"\0",
+    ] {
         bed.add_to_log(torn);
         assert_eq!(bed.load().unwrap(), state, "{torn:?}");
         assert_eq!(std::fs::read(bed.log()).unwrap(), whole);
@@ -265,7 +91,11 @@ fn a_log_that_contradicts_itself_or_its_state_is_corrupted() {
     std::fs::write(bed.log(), &whole).unwrap();
 
     // The last line was changed, then dropped: the state is ahead of it.
-    bed.write_lines(&[lines[0].clone(), lines[1].clone(), lines[2].replace("done", "dome")]);
+    bed.write_lines(&[
+        lines[0].clone(),
+        lines[1].clone(),
+        lines[2].replace("done", "dome"),
+    ]);
     bed.corrupted("event 3");
     bed.write_lines(&lines[..2]);
     bed.corrupted("event 3");
@@ -282,7 +112,11 @@ fn a_log_that_contradicts_itself_or_its_state_is_corrupted() {
         }
         bed.write_lines(&[lines[0].clone(), lines[2].clone()]);
         bed.corrupted("line 2");
-        bed.write_lines(&[lines[0].clone(), lines[1].replace(NOW, "2027-01-01T00:00:00Z"), lines[2].clone()]);
+        bed.write_lines(&[
+            lines[0].clone(),
+            lines[1].replace(NOW, "2027-01-01T00:00:00Z"),
+            lines[2].clone(),
+        ]);
         bed.corrupted("line 3: the chain is broken");
     }
     std::fs::write(bed.log(), &whole).unwrap();
@@ -296,7 +130,12 @@ fn repair_goes_by_the_log() {
     bed.three();
     bed.write_lines(&bed.lines()[..2]);
     bed.corrupted("event 3");
-    let state = bed.run.lock(PATIENCE).unwrap().rebuild(&bed.workflow).unwrap();
+    let state = bed
+        .run
+        .lock(PATIENCE)
+        .unwrap()
+        .rebuild(&bed.workflow)
+        .unwrap();
     assert_eq!(state.seq, 2);
     assert_eq!(bed.load().unwrap(), state);
 }
@@ -320,7 +159,10 @@ fn versions_and_owners_are_checked() {
     let fault = bed.load().unwrap_err();
     assert_eq!(fault.kind, Kind::NewerVersion);
     assert_eq!(bed.run.peek().unwrap_err().kind, Kind::NewerVersion);
-    assert_eq!(std::fs::read_to_string(bed.file(STATE_FILE)).unwrap(), newer);
+    assert_eq!(
+        std::fs::read_to_string(bed.file(STATE_FILE)).unwrap(),
+        newer
+    );
     assert_eq!(std::fs::read(bed.log()).unwrap(), log);
     put("run_id", json!("other"));
     bed.corrupted("is of run `other`");
@@ -354,8 +196,16 @@ fn what_would_not_read_back_is_not_logged() {
     let mut bad = result("one");
     bad.json_data = Some(deep);
     let task = state.pending[0].task.clone();
-    let event = Event::Finished { task, result: Box::new(bad), facts: Facts::default() };
-    let refused = bed.run.lock(PATIENCE).unwrap().apply(&bed.workflow, state.clone(), NOW, event);
+    let event = Event::Finished {
+        task,
+        result: Box::new(bad),
+        facts: Facts::default(),
+    };
+    let refused = bed
+        .run
+        .lock(PATIENCE)
+        .unwrap()
+        .apply(&bed.workflow, state.clone(), NOW, event);
     assert!(refused.is_err());
     assert_eq!(bed.load().unwrap(), state);
 }
@@ -384,7 +234,15 @@ fn a_large_state_is_replaced_now_and_then_and_at_the_end() {
     let mut replaced = 0;
     let mut before = bed.run.peek().unwrap().seq;
     for attempt in 2..=900 {
-        state = bed.apply(state, Event::Retried { task: task.clone(), attempt }).0;
+        state = bed
+            .apply(
+                state,
+                Event::Retried {
+                    task: task.clone(),
+                    attempt,
+                },
+            )
+            .0;
         let seq = bed.run.peek().unwrap().seq;
         replaced += usize::from(seq != before);
         before = seq;
@@ -411,8 +269,16 @@ fn with_a_limit_on_files() {
     let before = std::fs::read(bed.log()).unwrap();
     assert!(whole.len() < before.len());
     let task = state.pending[0].task.clone();
-    let event = Event::Finished { task, result: Box::new(long), facts: Facts::default() };
-    let failed = bed.run.lock(PATIENCE).unwrap().apply(&bed.workflow, state.clone(), NOW, event);
+    let event = Event::Finished {
+        task,
+        result: Box::new(long),
+        facts: Facts::default(),
+    };
+    let failed = bed
+        .run
+        .lock(PATIENCE)
+        .unwrap()
+        .apply(&bed.workflow, state.clone(), NOW, event);
     let fault = failed.unwrap_err();
     assert!(fault.message.contains("bytes were written"), "{fault}");
     assert_eq!(std::fs::read(bed.log()).unwrap(), before);
@@ -422,7 +288,10 @@ fn with_a_limit_on_files() {
 #[test]
 fn a_short_append_is_cut_back() {
     let ran = std::process::Command::new("sh")
-        .args(["-c", "ulimit -f 32 && exec \"$0\" --exact store::tests::with_a_limit_on_files --ignored"])
+        .args([
+            "-c",
+            "ulimit -f 32 && exec \"$0\" --exact store::tests::with_a_limit_on_files --ignored",
+        ])
         .arg(std::env::current_exe().unwrap())
         .output()
         .unwrap();
@@ -453,12 +322,18 @@ fn a_run_that_has_begun_is_not_made_again_and_a_half_made_one_is() {
     runs.create(RUN, &old).unwrap();
     let half = temp.path().join("workspace").join(RUN);
     std::fs::remove_dir(half.join("files")).unwrap();
-    std::fs::write(temp.path().join("logs").join(format!("{RUN}.jsonl")), "{\"se").unwrap();
+    std::fs::write(
+        temp.path().join("logs").join(format!("{RUN}.jsonl")),
+        "{\"se",
+    )
+    .unwrap();
     let run = runs.create(RUN, &a_spec()).unwrap();
     assert_eq!(run.spec().unwrap(), a_spec());
     assert!(half.join("files").is_dir() && !half.join("spec/specs/old.md").exists());
     let locked = run.lock(PATIENCE).unwrap();
-    locked.apply(&workflow(TEXT), flow::nothing(), NOW, created("x")).unwrap();
+    locked
+        .apply(&workflow(TEXT), flow::nothing(), NOW, created("x"))
+        .unwrap();
     drop(locked);
     assert_eq!(runs.create(RUN, &a_spec()).unwrap_err().kind, Kind::Usage);
     for path in ["../x", "/x", "a//b", "MANIFEST.json", ""] {
@@ -477,7 +352,11 @@ fn a_run_is_found_by_any_unique_part_of_its_id() {
     let temp = tempfile::tempdir().unwrap();
     let runs = runs_at(temp.path());
     assert_eq!(runs.find("last").unwrap_err().kind, Kind::StateNotFound);
-    let ids = ["20260101T000000Z-w-bbbb", "20260101T000000Z-w-aaaa", "20250101T000000Z-v-cccc"];
+    let ids = [
+        "20260101T000000Z-w-bbbb",
+        "20260101T000000Z-w-aaaa",
+        "20250101T000000Z-v-cccc",
+    ];
     for id in ids {
         runs.create(id, &a_spec()).unwrap();
         std::thread::sleep(Duration::from_millis(5));
@@ -487,11 +366,20 @@ fn a_run_is_found_by_any_unique_part_of_its_id() {
     assert_eq!(runs.find("bb").unwrap(), ids[0]);
     assert_eq!(runs.find(ids[2]).unwrap(), ids[2]);
     let fault = runs.find("-w-").unwrap_err();
-    assert!(fault.message.contains("aaaa") && fault.message.contains("bbbb"), "{fault}");
+    assert!(
+        fault.message.contains("aaaa") && fault.message.contains("bbbb"),
+        "{fault}"
+    );
     let fault = runs.open("20260101T000000Z-w-bbbc").unwrap_err();
     assert_eq!(fault.kind, Kind::StateNotFound);
     assert_eq!(fault.hint.unwrap(), format!("did you mean `{}`?", ids[0]));
-    assert!(runs.find("nowhere").unwrap_err().hint.unwrap().contains("aaaa"));
+    assert!(
+        runs.find("nowhere")
+            .unwrap_err()
+            .hint
+            .unwrap()
+            .contains("aaaa")
+    );
 }
 
 #[test]
