@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use crate::disk::Durability;
 use crate::units::parse_duration;
+use crate::workflow::graph::Format;
 
 /// Runs command-line agents out of plain folders.
 ///
@@ -55,6 +56,12 @@ pub enum Command {
     Retry(Target),
     /// Cancel a waiting or running task
     Cancel(Target),
+    /// Check workflows: every fault with its place, and the proof that a run ends
+    Check(Check),
+    /// Draw a workflow
+    Graph(Graph),
+    /// Print the JSON Schema of workflow files, for editors
+    Schema,
     /// Remove finished tasks that are older than a while, with their results
     CleanProcessed(CleanProcessed),
     /// Check the root, the providers and what this system offers
@@ -199,6 +206,27 @@ pub struct Log {
     /// One JSON record per line
     #[arg(long)]
     pub json: bool,
+}
+
+/// `orch check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Names in specs/, or paths [default: every workflow in specs/]
+    #[arg(value_name = "WORKFLOW")]
+    pub workflows: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `orch graph`.
+#[derive(Debug, Args)]
+pub struct Graph {
+    /// A name in specs/, or a path
+    pub workflow: String,
+    /// The language of the drawing
+    #[arg(long, value_name = "FORMAT", default_value = "mermaid")]
+    pub format: Format,
 }
 
 /// `orch clean-processed`.

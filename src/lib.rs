@@ -26,6 +26,7 @@ pub mod safety;
 pub mod schema_check;
 pub mod scope;
 pub mod settings;
+pub mod specs;
 pub mod state;
 pub mod store;
 pub mod suggest;

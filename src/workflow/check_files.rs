@@ -164,13 +164,16 @@ impl Files<'_, '_> {
         {
             return None;
         }
-        let found = self.specs.file(name);
-        if found.is_none() {
-            let message = format!("there is no file `{name}`");
-            self.out
-                .hinted(path.place, message, "paths are relative to the root");
+        match self.specs.file(name) {
+            Ok(Some(text)) => return Some(text),
+            Ok(None) => {
+                let message = format!("there is no file `{name}`");
+                self.out
+                    .hinted(path.place, message, "paths are relative to the root");
+            }
+            Err(fault) => self.out.fault_with(path.place, fault.message, fault.hint),
         }
-        found
+        None
     }
 
     fn schema(&mut self, path: &Text) {
@@ -248,7 +251,11 @@ impl Files<'_, '_> {
         }
         let path = format!("specs/agents/{key}.md");
         let read = match self.specs.file(&path) {
-            None => {
+            Err(fault) => {
+                self.out.fault_with(name.place, fault.message, fault.hint);
+                None
+            }
+            Ok(None) => {
                 let known: Vec<&str> = self.agents.iter().map(String::as_str).collect();
                 let message = format!("there is no agent `{key}`");
                 let near =
@@ -257,7 +264,7 @@ impl Files<'_, '_> {
                 self.out.hinted(name.place, message, &hint);
                 return None;
             }
-            Some(text) => match agent::parse(&name.value, &text) {
+            Ok(Some(text)) => match agent::parse(&name.value, &text) {
                 Ok((agent, _)) => Some(Arc::new(agent)),
                 Err(fault) => {
                     self.out.fault_with(name.place, fault.message, fault.hint);

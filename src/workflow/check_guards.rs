@@ -52,10 +52,11 @@ impl<'a> Vars<'a, '_> {
                 .hinted(guard.place, "`${...}` in an expression", hint);
         }
         match self.guards.check(&guard.value) {
-            Err(message) => self.out.fault(
-                guard.place,
-                format!("the expression cannot be read: {message}"),
-            ),
+            Err(fault) => {
+                let place = self.out.inside(guard.place, &guard.value, fault.at);
+                let message = format!("the expression cannot be read: {}", fault.message);
+                self.out.fault_with(place, message, fault.hint);
+            }
             Ok(paths) => paths
                 .iter()
                 .for_each(|path| self.guard_path(id, path, guard.place, moment)),
@@ -71,9 +72,8 @@ impl<'a> Vars<'a, '_> {
 
     /// Whether what an expression names can be there.
     fn guard_name(&self, id: StepId, path: &str, moment: Moment) -> Verdict {
-        let mut words = path.split('.');
-        let root = words.next().unwrap_or_default();
-        let name = words.next().unwrap_or_default();
+        let (root, rest) = path.split_once('.').unwrap_or((path, ""));
+        let name = rest.split('.').next().unwrap_or_default();
         let item = self.item(id);
         if item.is_none() && matches!(root, "item" | "loop") {
             return Err((
@@ -96,7 +96,12 @@ impl<'a> Vars<'a, '_> {
             "snapshots" => self.lock_names(),
             _ => return Ok(()),
         };
-        if name.is_empty() || known.contains(&name) {
+        // The name of a gate may hold dots of its own.
+        let is_named = |known: &&str| {
+            let behind = rest.strip_prefix(known);
+            behind.is_some_and(|behind| behind.is_empty() || behind.starts_with('.'))
+        };
+        if name.is_empty() || known.iter().any(is_named) {
             return Ok(());
         }
         let message = format!(

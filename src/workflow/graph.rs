@@ -10,7 +10,7 @@ use super::model::{Flow, Step, StepId, Target, Who, Work, Workflow};
 use super::svg;
 
 /// The language of a drawing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// For Markdown.
     Mermaid,

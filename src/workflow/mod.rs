@@ -5,6 +5,7 @@
 //! Nothing here runs a step.
 
 mod bounds;
+mod cel;
 mod check;
 mod check_files;
 mod check_guards;
@@ -25,10 +26,12 @@ mod texts;
 pub mod vars;
 mod work;
 
+pub use cel::Cel;
 pub use check::{Checked, check};
 pub use model::{StepId, Target, Work, Workflow};
 pub use problem::{Problem, Report};
 
+use crate::error::Fault;
 use crate::provider::UserProviders;
 
 /// The longest expression, in bytes.
@@ -38,8 +41,11 @@ pub const MAX_GUARD_DEPTH: usize = 16;
 
 /// What lies beside a workflow.
 pub trait Specs {
-    /// The text of a file, by its path from the root.
-    fn file(&self, path: &str) -> Option<String>;
+    /// The text of a file, by its path from the root; `None` where there is none.
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    fn file(&self, path: &str) -> Result<Option<String>, Fault>;
     /// The names of all agents.
     fn agents(&self) -> Vec<String>;
     /// The user's own providers.
@@ -57,7 +63,18 @@ pub trait Guards {
     ///
     /// # Errors
     /// Says why it cannot be read.
-    fn check(&self, guard: &str) -> Result<Vec<String>, String>;
+    fn check(&self, guard: &str) -> Result<Vec<String>, GuardFault>;
+}
+
+/// Why an expression cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuardFault {
+    /// What is wrong. Lower case, no final period.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// The byte of the expression where it is, if it has a place.
+    pub at: Option<usize>,
 }
 
 #[cfg(test)]

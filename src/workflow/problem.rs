@@ -228,6 +228,23 @@ impl<'t> Gather<'t> {
         place
     }
 
+    /// The place of byte `at` of a text that begins at `place`, quotes included; `place` itself if
+    /// the text does not stand there letter by letter.
+    pub(super) fn inside(&self, place: Place, text: &str, at: Option<usize>) -> Place {
+        let start = self.within(place, text);
+        let row = self.row(start.line);
+        let skip = row.chars().take(start.column.saturating_sub(1));
+        let skip: usize = skip.map(char::len_utf8).sum();
+        let before = at.and_then(|at| text.get(..at));
+        match before {
+            Some(before) if start.line == place.line && row[skip..].starts_with(text) => Place {
+                line: start.line,
+                column: start.column + before.chars().count(),
+            },
+            _ => place,
+        }
+    }
+
     /// Everything gathered, in the order of the file and each once.
     pub(super) fn finish(self, proven: Option<u64>) -> Report {
         let sorted = |mut list: Vec<Problem>| {

@@ -30,6 +30,12 @@ pub fn schema() -> Value {
     Value::Object(schema)
 }
 
+/// The whole schema as the text of a file.
+#[must_use]
+pub fn text() -> String {
+    format!("{:#}\n", schema())
+}
+
 fn object(object: &'static Object, definitions: &mut Map<String, Value>) -> Value {
     let mut properties = Map::new();
     for field in object.fields {

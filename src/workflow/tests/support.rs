@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::error::Result;
 use crate::provider::UserProviders;
-use crate::workflow::{Checked, Guards, Specs, check};
+use crate::workflow::{Checked, GuardFault, Guards, Specs, check};
 
 /// Files by path; agents are the files under `specs/agents/`.
 #[derive(Default)]
@@ -35,11 +36,12 @@ impl Disk {
 }
 
 impl Specs for Disk {
-    fn file(&self, path: &str) -> Option<String> {
+    fn file(&self, path: &str) -> Result<Option<String>> {
         if self.everything {
-            return Some(if path.ends_with("json") { "{}" } else { "" }.to_owned());
+            let text = if path.ends_with("json") { "{}" } else { "" };
+            return Ok(Some(text.to_owned()));
         }
-        self.files.get(path).cloned()
+        Ok(self.files.get(path).cloned())
     }
 
     fn agents(&self) -> Vec<String> {
@@ -67,7 +69,7 @@ impl Specs for Disk {
 pub struct Words;
 
 impl Guards for Words {
-    fn check(&self, guard: &str) -> Result<Vec<String>, String> {
+    fn check(&self, guard: &str) -> Result<Vec<String>, GuardFault> {
         let (plain, mut quote) = (String::new(), None);
         let mut plain = plain;
         for c in guard.chars() {
@@ -79,7 +81,11 @@ impl Guards for Words {
             }
         }
         if plain.matches('(').count() != plain.matches(')').count() {
-            return Err("a bracket is not closed".to_owned());
+            return Err(GuardFault {
+                message: "a bracket is not closed".to_owned(),
+                hint: None,
+                at: None,
+            });
         }
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
         let mut bound = vec!["true", "false", "null", "in"];
