@@ -13,6 +13,7 @@ mod notice;
 mod plan;
 mod queue;
 mod recover;
+mod run;
 mod worker;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -26,6 +27,7 @@ use crate::mailbox::{
 };
 use crate::process::{Processes, Wake};
 use crate::registry::Registry;
+use crate::store::Runs;
 use crate::task::{AgentName, TaskName};
 use crate::watch::{self, Watch};
 
@@ -70,6 +72,8 @@ pub struct Options {
     pub until: Option<Instant>,
     /// Keep every answer for the replay provider.
     pub record: bool,
+    /// Only this run's tasks; the engine ends when none is left.
+    pub only_run: Option<String>,
     /// The tasks that this process itself runs under, as their markers say.
     pub ancestors: Vec<String>,
 }
@@ -89,6 +93,8 @@ pub struct Summary {
 pub struct Engine {
     mailbox: Arc<Mailbox>,
     registry: Registry,
+    runs: Runs,
+    hosts: run::Hosts,
     processes: Processes,
     watcher_id: String,
     options: Options,
@@ -141,6 +147,8 @@ impl Engine {
             .collect::<std::io::Result<_>>()
             .map_err(|e| Fault::io("prepare the workers of", &mailbox.root.path, &e))?;
         Ok(Engine {
+            runs: Runs::new(mailbox.root.clone(), mailbox.disk()),
+            hosts: run::Hosts::default(),
             mailbox,
             registry,
             processes,
@@ -273,7 +281,7 @@ impl Engine {
 
     /// Whether the engine ends when nothing is left to do.
     fn ends(&self) -> bool {
-        self.options.drain || self.options.only.is_some()
+        self.options.drain || self.options.only.is_some() || self.options.only_run.is_some()
     }
 
     fn timer(&self, watching: bool, claims: bool) -> Duration {
@@ -430,6 +438,9 @@ impl Engine {
         if let Some((only, _)) = &self.options.only {
             return only == agent;
         }
+        if self.options.only_run.is_some() {
+            return true;
+        }
         self.options.agents.is_empty() || self.options.agents.contains(agent)
     }
 
@@ -442,9 +453,6 @@ impl Engine {
         for listing in &mut listings {
             let agent = &listing.folders.agent;
             self.sort_claims(listing, room, &mut found);
-            if agent.as_str() == "shell" || agent.as_str() == "orch" {
-                continue;
-            }
             if self.registry.is_human(agent) {
                 found.waiting_for_person += listing.waiting.len();
                 self.take_answers(listing, &mut found);
@@ -466,7 +474,10 @@ impl Engine {
     fn only_mine(&self, agent: &AgentName, names: Names) -> Names {
         match &self.options.only {
             Some((only, name)) if only == agent => names.only(name.as_str()),
-            _ => names,
+            _ => match &self.options.only_run {
+                Some(run) => names.iter().filter(|name| is_of_run(name, run)).collect(),
+                None => names,
+            },
         }
     }
 
@@ -532,6 +543,12 @@ impl Engine {
             (self.listener)(&Notice::Trouble { fault });
         }
     }
+}
+
+/// Whether a task starts this run or is a step of it.
+fn is_of_run(task: &str, run: &str) -> bool {
+    task.strip_prefix(run)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// When to look up again.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::Fault;
 use crate::record::Record;
+use crate::state::RunStatus;
 
 /// Something that happened.
 #[derive(Debug)]
@@ -52,6 +53,20 @@ pub enum Notice<'a> {
         path: &'a str,
         /// Why.
         why: &'a str,
+    },
+    /// A run made a transition.
+    Checkpoint {
+        /// The run.
+        run: &'a str,
+        /// `[phase] step OK|FAIL -> next | reason`.
+        line: &'a str,
+    },
+    /// A run has come to a halt or an end.
+    RunEnded {
+        /// The run.
+        run: &'a str,
+        /// How.
+        status: RunStatus,
     },
     /// Something is wrong that does not end the watch.
     Trouble {

@@ -130,10 +130,10 @@ impl Engine {
 
     /// With one task to work on, the claims of others are none of our business.
     fn is_excluded(&self, agent: &AgentName, name: &TaskName) -> bool {
-        self.options
-            .only
-            .as_ref()
-            .is_some_and(|only| (&only.0, &only.1) != (agent, name))
+        let other_task = self.options.only.as_ref();
+        let other_run = self.options.only_run.as_ref();
+        other_task.is_some_and(|only| (&only.0, &only.1) != (agent, name))
+            || other_run.is_some_and(|run| !super::is_of_run(name.as_str(), run))
     }
 
     fn recovery_lock(&self) -> Result<Option<SweepLock>> {

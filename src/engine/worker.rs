@@ -21,6 +21,7 @@ use crate::lock::Locked;
 use crate::mailbox::{Adoption, Claim, Commit, Look, Next, TASK, file_name};
 use crate::process::{Wake, Woken};
 use crate::record::{Record, Status};
+use crate::task::Task;
 
 /// How soon a task that was busy is looked at again; doubled each time, up to [`LATEST`].
 const AGAIN: Duration = Duration::from_millis(50);
@@ -62,6 +63,11 @@ impl Engine {
             }
             Ok(Look::Ready(held)) if item.suffix != TASK => self.answered(held, item, desk),
             Ok(Look::Ready(held)) => {
+                if let Ok(task) = Task::parse(&held.bytes)
+                    && self.is_of_a_workflow(&held.folders().agent, &task.header)
+                {
+                    return self.claim_and(held, item, |claim| self.work_on_run(claim, &task, desk));
+                }
                 let plan = self.plan(&held.folders().agent, held.name(), &held.bytes);
                 let dir_lock = match plan.as_ref().map(Plan::lock_dir) {
                     Ok(Ok(lock)) => lock,
@@ -140,6 +146,13 @@ impl Engine {
 
     fn try_take_over(&self, mut claim: Claim, desk: &mut Desk) -> io::Result<()> {
         match self.mailbox.look_at_adopted(&claim) {
+            Ok(Adoption::Committed(record)) if record.status == Status::Started => {
+                match Task::parse(&claim.bytes) {
+                    Ok(task) => self.start_run(claim, &task, Some(&record), desk),
+                    Err(fault) => self.reject(claim, fault, desk),
+                }
+                return Ok(());
+            }
             Ok(Adoption::Committed(record)) => {
                 self.wrap_up(&mut claim, &record, desk);
                 return Ok(());
@@ -167,8 +180,18 @@ impl Engine {
                 "see what ends orch or the agent, then `orch retry {}`",
                 claim.target()
             ));
+            if let Some(task) = self.step_task(&claim) {
+                self.work_on_step(claim, &task, Some(fault), desk);
+                return Ok(());
+            }
             let record = self.blank_record(&claim, attempt, Status::Failed, Some(fault));
             self.finish(claim, Finished::without_output(record), desk);
+            return Ok(());
+        }
+        if let Ok(task) = Task::parse(&claim.bytes)
+            && self.is_of_a_workflow(agent, &task.header)
+        {
+            self.work_on_run(claim, &task, desk);
             return Ok(());
         }
         match self.plan(agent, &claim.name, &claim.bytes) {
@@ -182,7 +205,7 @@ impl Engine {
         Ok(())
     }
 
-    fn reject(&self, claim: Claim, fault: Fault, desk: &mut Desk) {
+    pub(super) fn reject(&self, claim: Claim, fault: Fault, desk: &mut Desk) {
         let record = self.blank_record(&claim, 1, Status::Rejected, Some(fault));
         self.finish(claim, Finished::without_output(record), desk);
     }
@@ -240,7 +263,7 @@ impl Engine {
     }
 
     /// Waits before another attempt; `false` where there will be none.
-    fn wait_for_retry(&self, claim: &Claim, after: Duration, desk: &Desk) -> bool {
+    pub(super) fn wait_for_retry(&self, claim: &Claim, after: Duration, desk: &Desk) -> bool {
         let until = std::time::Instant::now() + after;
         loop {
             let left = until.saturating_duration_since(std::time::Instant::now());
@@ -255,13 +278,13 @@ impl Engine {
         }
     }
 
-    fn keep(&self, claim: &Claim, record: &Record) {
+    pub(super) fn keep(&self, claim: &Claim, record: &Record) {
         if let Err(e) = self.mailbox.keep_attempt(claim, record) {
             self.trouble(&Fault::io("keep the attempt of", claim.target(), &e));
         }
     }
 
-    fn give_back_or_drop(&self, claim: Claim) {
+    pub(super) fn give_back_or_drop(&self, claim: Claim) {
         let target = claim.target();
         if !claim.is_ours().unwrap_or(true) {
             return (self.listener)(&Notice::Cancelled { target: &target });
@@ -291,6 +314,9 @@ impl Engine {
         let retired = self.persist(claim, desk, |claim| {
             if let Some(agent) = record.next_agent() {
                 self.mailbox.drop_next(claim, &agent)?;
+            }
+            if let Some(run) = &record.run {
+                self.drop_pending(run).map_err(|fault| io::Error::other(fault.message))?;
             }
             self.mailbox.retire(claim, record.status)
         });

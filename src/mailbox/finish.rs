@@ -388,6 +388,27 @@ impl Mailbox {
         Ok(Commit::Done)
     }
 
+    /// Puts another record in the place of the one that was committed: of a start that turned out
+    /// not to be possible.
+    pub fn replace_record(&self, claim: &Claim, record: &Record) -> io::Result<()> {
+        let dir = &claim.folders.artifacts;
+        let temp = format!(".{}.json", claim.name);
+        ignore_missing(dir.remove(&temp))?;
+        let mut file = dir.create_new(&temp)?;
+        file.write_all(&to_bytes(record))?;
+        self.disk.sync_file(Point::CommitSync, &file)?;
+        dir.rename_over(&temp, &file_name(&claim.name, RECORD))?;
+        self.disk.sync_dir(Point::CommitSyncFolder, dir)
+    }
+
+    /// Takes a step's task out of its inbox: its run will drop it again when it is to be done.
+    pub fn withdraw(&self, claim: &Claim) -> io::Result<()> {
+        if claim.is_ours()? {
+            ignore_missing(claim.folders.inbox.remove(&file_name(&claim.name, CLAIMED)))?;
+        }
+        Ok(())
+    }
+
     /// Gives a claim back unfinished. Where its name is taken again, it stays as it is: a claim
     /// without an owner, which the next watcher adopts.
     pub fn put_back(&self, claim: Claim) -> io::Result<()> {

@@ -126,6 +126,12 @@ impl Mailbox {
         Ok(opened)
     }
 
+    /// How it writes.
+    #[must_use]
+    pub fn disk(&self) -> Disk {
+        self.disk
+    }
+
     /// Forgets the handles, so that folders which were moved or made anew are found again.
     pub fn forget_handles(&self) {
         self.lock_boxes().clear();

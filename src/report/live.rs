@@ -9,6 +9,7 @@ use super::text::{Paint, clean_line, short_duration, status_word};
 use crate::engine::Notice;
 use crate::error::Fault;
 use crate::record::Record;
+use crate::state::RunStatus;
 
 /// Prints notices as lines: finished tasks to standard output, trouble to standard error.
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +81,20 @@ impl Live {
                 clean_line(path),
                 clean_line(why),
             ),
+            Notice::Checkpoint { run, line } => writeln!(
+                std::io::stdout().lock(),
+                "{} {}",
+                out.dim(run),
+                clean_line(line)
+            ),
+            Notice::RunEnded { run, status } => {
+                let word = match status {
+                    RunStatus::Succeeded => out.good(status.as_str()),
+                    RunStatus::Blocked | RunStatus::Cancelled => out.odd(status.as_str()),
+                    _ => out.bad(status.as_str()),
+                };
+                writeln!(std::io::stdout().lock(), "{} {word}", out.dim(run))
+            }
             Notice::Trouble { fault } => {
                 writeln!(std::io::stderr().lock(), "{}", trouble(fault, err))
             }
@@ -107,6 +122,12 @@ impl Live {
             Notice::PutBack { target } => json!({"event": "put_back", "task": target}),
             Notice::TakenOver { target } => json!({"event": "taken_over", "task": target}),
             Notice::Stray { path, why } => json!({"event": "stray", "path": path, "why": why}),
+            Notice::Checkpoint { run, line } => {
+                json!({"event": "checkpoint", "run": run, "line": line})
+            }
+            Notice::RunEnded { run, status } => {
+                json!({"event": "run_ended", "run": run, "status": status})
+            }
             Notice::Trouble { fault } => json!({"event": "trouble", "error": fault}),
         };
         writeln!(std::io::stdout().lock(), "{value}")
