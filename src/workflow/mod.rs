@@ -57,4 +57,4 @@ pub trait Guards {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
