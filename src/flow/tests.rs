@@ -5,7 +5,6 @@
 //! true of every run. `cost` counts what an event does.
 
 mod cost;
-mod facts;
 mod player;
 mod random;
 mod scenario;

@@ -82,6 +82,7 @@ impl LoopState {
         for index in self.open().collect::<Vec<_>>() {
             self.progress[index].ended = Some(StepStatus::Skipped);
         }
+        self.plan.ready.clear();
     }
 
     /// In item order, every item that could go and shares nothing with the wave.

@@ -10,8 +10,8 @@ use crate::state::{Effect, Event, Facts, Pending, RunState, StepResult, StepStat
 use crate::workflow::Workflow;
 use crate::workflow::tests::support::{Disk, Words};
 
-/// Reads a workflow; what stands before `steps` may be left out.
-pub fn workflow(text: &str) -> Workflow {
+/// Reads a workflow of which only the head is missing.
+pub fn workflow(text: &str) -> Result<Workflow, String> {
     let text = format!("version: \"1\"\nname: w\n{text}");
     let disk = Disk {
         everything: true,
@@ -19,7 +19,7 @@ pub fn workflow(text: &str) -> Workflow {
     };
     let checked = crate::workflow::check("w.yaml", &text, &disk, &Words);
     let report = checked.report.render();
-    checked.workflow.unwrap_or_else(|| panic!("{report}\n{text}"))
+    checked.workflow.ok_or(report)
 }
 
 /// A run, its log, and the files that exist.

@@ -67,7 +67,7 @@ fn play(path: &std::path::Path) -> Result<(), String> {
     let name = path.file_name().expect("a file has a name").display();
     let text = std::fs::read_to_string(path).expect("a scenario can be read");
     let scenario: Scenario = crate::yaml::from_str(&text).map_err(|e| format!("{name}: {e:?}"))?;
-    let mut player = Player::new(workflow(&scenario.workflow));
+    let mut player = Player::new(workflow(&scenario.workflow).map_err(|e| format!("{name}: {e}"))?);
     for (number, line) in scenario.events.iter().enumerate() {
         let before = player.state.clone();
         let outcome = perform(&mut player, line, &scenario.variables);
