@@ -156,7 +156,6 @@ fn shorten(text: &str) -> String {
     }
 }
 
-
 impl Expr {
     /// Reads an expression once for each text: the guards of a workflow are evaluated again and again.
     ///
@@ -271,7 +270,10 @@ impl Expr {
                 Need::Fields(fields) if scope.is_table(&root) => {
                     Some(input.table(fields, |field| scope.field(&root, field))?)
                 }
-                _ => scope.root(&root).map(|value| input.value(value, &need)).transpose()?,
+                _ => scope
+                    .root(&root)
+                    .map(|value| input.value(value, &need))
+                    .transpose()?,
             };
             if let Some(value) = value {
                 let name = if root == "loop" { limits::LOOP } else { &root };

@@ -81,7 +81,14 @@ impl<'v> Table<'v> {
 
     fn put(&mut self, name: &'v str, source: &'v Value, show: Option<fn(&Value) -> Value>) {
         let shown = OnceLock::new();
-        self.fields.insert(name, Field { source, show, shown });
+        self.fields.insert(
+            name,
+            Field {
+                source,
+                show,
+                shown,
+            },
+        );
         self.whole = OnceLock::new();
     }
 
@@ -90,7 +97,11 @@ impl<'v> Table<'v> {
     }
 
     fn whole(&self) -> &Value {
-        let fields = || self.fields.iter().map(|(name, field)| ((*name).to_owned(), field.value().clone()));
+        let fields = || {
+            self.fields
+                .iter()
+                .map(|(name, field)| ((*name).to_owned(), field.value().clone()))
+        };
         self.whole.get_or_init(|| Value::Object(fields().collect()))
     }
 }
@@ -126,12 +137,14 @@ impl<'v> Scope<'v> {
 
     /// Sets a root to a value that the scope owns.
     pub fn set(&mut self, root: impl Into<String>, value: impl Into<Value>) {
-        self.roots.insert(root.into(), Root::Value(Cow::Owned(value.into())));
+        self.roots
+            .insert(root.into(), Root::Value(Cow::Owned(value.into())));
     }
 
     /// Sets a root to a value that lives elsewhere: nothing is copied.
     pub fn lend(&mut self, root: impl Into<String>, value: &'v Value) {
-        self.roots.insert(root.into(), Root::Value(Cow::Borrowed(value)));
+        self.roots
+            .insert(root.into(), Root::Value(Cow::Borrowed(value)));
     }
 
     /// Sets a root to a map whose fields live elsewhere.

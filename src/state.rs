@@ -440,18 +440,4 @@ impl RunState {
     pub fn pending(&self, task: &str) -> Option<&Pending> {
         self.pending.get(self.place_of(task)?)
     }
-
-    /// Where a task stands among the pending ones, which are in the order of their numbers.
-    pub(crate) fn place_of(&self, task: &str) -> Option<usize> {
-        let wanted = self.number_of(task)?;
-        let before = |pending: &Pending| self.number_of(&pending.task) < Some(wanted);
-        let place = self.pending.partition_point(before);
-        (self.pending.get(place)?.task == task).then_some(place)
-    }
-
-    /// The number in a task's name.
-    fn number_of(&self, task: &str) -> Option<u64> {
-        let rest = task.strip_prefix(self.run_id.as_str())?.strip_prefix('.')?;
-        rest.split_once('-')?.0.parse().ok()
-    }
 }

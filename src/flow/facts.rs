@@ -41,7 +41,10 @@ pub fn scope<'s>(
     {
         scope.lend("item", value);
         scope.lend(each.name.clone(), value);
-        scope.set("loop", json!({"index": index, "total": running.items.len()}));
+        scope.set(
+            "loop",
+            json!({"index": index, "total": running.items.len()}),
+        );
     }
     for (glob, found) in &facts.exists {
         scope.answer(glob.clone(), *found);
@@ -59,11 +62,22 @@ pub(super) fn with_result<'s>(scope: &mut Scope<'s>, result: &'s StepResult) {
     }
     scope.set("exit_code", result.exit_code);
     scope.set("status", json!(result.status));
-    scope.set("error", result.error.as_ref().map_or_else(|| json!({}), |e| json!(e)));
+    scope.set(
+        "error",
+        result
+            .error
+            .as_ref()
+            .map_or_else(|| json!({}), |e| json!(e)),
+    );
 }
 
 /// `steps.X` in the words of the dialect.
-fn steps<'s>(workflow: &Workflow, state: &'s RunState, id: StepId, item: Option<usize>) -> Table<'s> {
+fn steps<'s>(
+    workflow: &Workflow,
+    state: &'s RunState,
+    id: StepId,
+    item: Option<usize>,
+) -> Table<'s> {
     let mut all = Table::default();
     for (name, value) in &state.step_results {
         all.show(name, value, shown);
@@ -120,7 +134,11 @@ fn visits(workflow: &Workflow, state: &RunState, id: StepId, item: Option<usize>
         };
         (name.clone(), json!(counts.get(name).copied().unwrap_or(0)))
     };
-    workflow.ids().map(count).collect::<Map<String, Value>>().into()
+    workflow
+        .ids()
+        .map(count)
+        .collect::<Map<String, Value>>()
+        .into()
 }
 
 /// The result of a step that is kept: of one that runs beside others, the one that is held back.
@@ -136,7 +154,9 @@ pub(super) fn stored(
         return state.loop_results.get(name).cloned();
     }
     if let Level::Parallel(parent) = step.level
-        && let Some(group) = state.groups.get(&group_key(&workflow.step(parent).name.value, item))
+        && let Some(group) = state
+            .groups
+            .get(&group_key(&workflow.step(parent).name.value, item))
         && let Some(held) = group.held.get(name)
     {
         return Some(held.clone());
@@ -184,7 +204,9 @@ pub fn wanted(
     let look = |at: StepId| {
         let mut sees = scope(workflow, state, at, item, &nothing);
         let mut all = steps(workflow, state, at, item);
-        fresh.iter().for_each(|(name, value)| all.show(name, value, shown));
+        fresh
+            .iter()
+            .for_each(|(name, value)| all.show(name, value, shown));
         sees.table("steps", all);
         sees
     };
@@ -218,7 +240,13 @@ pub fn wanted_on_resume(workflow: &Workflow, state: &RunState) -> BTreeSet<Strin
         if let Some(id) = workflow.find(&block.step)
             && let Some(result) = stored(workflow, state, id, block.item)
         {
-            globs.extend(wanted(workflow, state, id, block.item, Moment::Finishing(&result)));
+            globs.extend(wanted(
+                workflow,
+                state,
+                id,
+                block.item,
+                Moment::Finishing(&result),
+            ));
         }
     }
     globs
@@ -234,9 +262,16 @@ fn fresh(
 ) -> Vec<(String, Value)> {
     let mut fresh = Vec::new();
     if let Level::Parallel(parent) = workflow.step(id).level
-        && let Some(group) = state.groups.get(&group_key(&workflow.step(parent).name.value, item))
+        && let Some(group) = state
+            .groups
+            .get(&group_key(&workflow.step(parent).name.value, item))
     {
-        fresh.extend(group.results.iter().map(|(name, result)| (name.clone(), json!(result))));
+        fresh.extend(
+            group
+                .results
+                .iter()
+                .map(|(name, result)| (name.clone(), json!(result))),
+        );
     }
     if let Moment::Finishing(result) = moment {
         fresh.push((workflow.step(id).name.value.clone(), json!(result)));
@@ -247,19 +282,26 @@ fn fresh(
 fn entering(step: &Step, scope: &Scope<'_>, globs: &mut BTreeSet<String>) {
     match &step.when {
         Some(When::Exists(glob) | When::NotExists(glob)) => {
-            let filled = Text::parse(&glob.value).ok().and_then(|text| text.fill(scope, &NoOutputs).ok());
+            let filled = Text::parse(&glob.value)
+                .ok()
+                .and_then(|text| text.fill(scope, &NoOutputs).ok());
             globs.extend(filled);
         }
         Some(When::If(guard)) => asked(&guard.value, scope, globs),
         Some(When::Equals(..)) | None => {}
     }
-    step.requires.iter().for_each(|gate| asked(&gate.check.value, scope, globs));
+    step.requires
+        .iter()
+        .for_each(|gate| asked(&gate.check.value, scope, globs));
 }
 
 fn finishing(step: &Step, scope: &Scope<'_>, globs: &mut BTreeSet<String>) {
-    step.ensures.iter().for_each(|gate| asked(&gate.check.value, scope, globs));
+    step.ensures
+        .iter()
+        .for_each(|gate| asked(&gate.check.value, scope, globs));
     if let Flow::Rows { rows, .. } = &step.flow {
-        rows.iter().for_each(|row| asked(&row.guard.value, scope, globs));
+        rows.iter()
+            .for_each(|row| asked(&row.guard.value, scope, globs));
     }
 }
 

@@ -33,7 +33,11 @@ pub(super) struct Stuck {
 }
 
 impl Run<'_> {
-    pub(super) fn finished(&mut self, pending: Pending, mut result: StepResult) -> Result<(), Illegal> {
+    pub(super) fn finished(
+        &mut self,
+        pending: Pending,
+        mut result: StepResult,
+    ) -> Result<(), Illegal> {
         let id = self.id(&pending.step)?;
         if result.attempt != pending.attempts {
             return super::illegal(format!(
@@ -42,7 +46,10 @@ impl Run<'_> {
             ));
         }
         if result.status == StepStatus::Skipped {
-            return super::illegal(format!("`{}` was begun and cannot be skipped", pending.task));
+            return super::illegal(format!(
+                "`{}` was begun and cannot be skipped",
+                pending.task
+            ));
         }
         result.visit = pending.visit;
         result.step_name.clone_from(&pending.step);
@@ -88,7 +95,10 @@ impl Run<'_> {
     /// Decides where a kept result leads, and goes there.
     pub(super) fn settle(&mut self, id: StepId, item: Option<usize>, result: &StepResult) {
         if result.status == StepStatus::Succeeded {
-            let asked = gates(&self.workflow.step(id).ensures, &self.sees(id, item, Some(result)));
+            let asked = gates(
+                &self.workflow.step(id).ensures,
+                &self.sees(id, item, Some(result)),
+            );
             if let Some(reason) = asked.unmet {
                 return self.halt(id, item, Stage::Ensures, "OK", reason, asked.guards);
             }
@@ -103,7 +113,14 @@ impl Run<'_> {
     pub(super) fn transit(&mut self, id: StepId, item: Option<usize>, result: &StepResult) {
         match self.decide(id, item, result) {
             Ok(decision) => self.follow(id, item, result, decision),
-            Err(stuck) => self.halt(id, item, Stage::Next, word(result), stuck.reason, stuck.guards),
+            Err(stuck) => self.halt(
+                id,
+                item,
+                Stage::Next,
+                word(result),
+                stuck.reason,
+                stuck.guards,
+            ),
         }
     }
 
@@ -214,7 +231,9 @@ impl Run<'_> {
         let name = step.name.value.clone();
         if matches!(step.work, Work::ForEach(_)) {
             if result.status == StepStatus::Skipped {
-                self.state.step_results.insert(name.clone(), Value::Array(Vec::new()));
+                self.state
+                    .step_results
+                    .insert(name.clone(), Value::Array(Vec::new()));
             }
             self.state.loop_results.insert(name, result);
             return;
@@ -223,7 +242,11 @@ impl Run<'_> {
         match (self.workflow.loop_of(id), item) {
             (Some(parent), Some(index)) => {
                 let parent = self.workflow.step(parent).name.value.clone();
-                let slot = self.state.step_results.get_mut(&parent).and_then(|all| all.get_mut(index));
+                let slot = self
+                    .state
+                    .step_results
+                    .get_mut(&parent)
+                    .and_then(|all| all.get_mut(index));
                 if let Some(Value::Object(own)) = slot {
                     own.insert(name, value);
                 }

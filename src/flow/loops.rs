@@ -22,8 +22,12 @@ impl Run<'_> {
             ..Group::default()
         };
         // A resume is not a visit: where this one has a result, the sub-steps have been counted.
-        let counted = self.stored_result(id, item).is_some_and(|result| result.visit == visit);
-        self.state.groups.insert(group_key(&step.name.value, item), group);
+        let counted = self
+            .stored_result(id, item)
+            .is_some_and(|result| result.visit == visit);
+        self.state
+            .groups
+            .insert(group_key(&step.name.value, item), group);
         for &sub in self.workflow.children(id) {
             match counted {
                 true => self.drop_task(sub, item),
@@ -79,7 +83,11 @@ impl Run<'_> {
             self.store(child, item, result);
         }
         let pending = placeholder(name, item, group.visit);
-        let status = if failed.is_some() { StepStatus::Failed } else { StepStatus::Succeeded };
+        let status = if failed.is_some() {
+            StepStatus::Failed
+        } else {
+            StepStatus::Succeeded
+        };
         let mut own = self.own_result(parent, &pending, status, exit_code, failed);
         own.start_time = group.start_time;
         self.commit(parent, item, own);
@@ -88,7 +96,11 @@ impl Run<'_> {
     /// Begins a loop. One that failed in this same visit goes on with what is not done.
     pub(super) fn start_loop(&mut self, id: StepId, each: &ForEach, visit: u64) {
         let name = &self.workflow.step(id).name.value;
-        let before = self.state.loops.remove(name).filter(|before| before.visit == visit);
+        let before = self
+            .state
+            .loops
+            .remove(name)
+            .filter(|before| before.visit == visit);
         let mut results = match self.state.step_results.remove(name) {
             Some(Value::Array(results)) if before.is_some() => results,
             _ => Vec::new(),
@@ -103,12 +115,17 @@ impl Run<'_> {
         results.resize(items.len(), Value::Null);
         let mut running = LoopState::over(items, visit, self.at);
         for (index, result) in results.iter_mut().enumerate() {
-            match before.as_ref().and_then(|before| before.done(index, &running.items[index])) {
+            match before
+                .as_ref()
+                .and_then(|before| before.done(index, &running.items[index]))
+            {
                 Some(done) => running.progress[index] = done.clone(),
                 None => *result = Value::Object(Map::new()),
             }
         }
-        self.state.step_results.insert(name.clone(), Value::Array(results));
+        self.state
+            .step_results
+            .insert(name.clone(), Value::Array(results));
         self.state.loops.insert(name.clone(), running);
         self.due = Some(id);
     }
@@ -118,9 +135,15 @@ impl Run<'_> {
             Items::List(items) => return Ok(items.clone()),
             Items::From(path) => &path.value,
         };
-        let inner = from.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).unwrap_or(from);
+        let inner = from
+            .strip_prefix("${")
+            .and_then(|rest| rest.strip_suffix('}'))
+            .unwrap_or(from);
         let bad = |why: String| {
-            Fault::new(Kind::UndefinedVariableError, format!("`items_from: {from}`: {why}"))
+            Fault::new(
+                Kind::UndefinedVariableError,
+                format!("`items_from: {from}`: {why}"),
+            )
         };
         let path = Path::parse(inner).map_err(bad)?;
         let sees = self.sees(id, None, None);
@@ -172,29 +195,61 @@ impl Run<'_> {
         let Some(running) = self.state.loops.get(name) else {
             return;
         };
-        let failed = running.progress.iter().position(|item| item.ended == Some(StepStatus::Failed));
+        let failed = running
+            .progress
+            .iter()
+            .position(|item| item.ended == Some(StepStatus::Failed));
         let (status, code, fault) = match (running.open().next(), failed) {
             (Some(index), _) => {
-                let why = format!("item {index} of `{name}` needs what no item is, or what needs it");
-                (StepStatus::Failed, 2, Some(Fault::new(Kind::WorkflowValidationError, why)))
+                let why =
+                    format!("item {index} of `{name}` needs what no item is, or what needs it");
+                (
+                    StepStatus::Failed,
+                    2,
+                    Some(Fault::new(Kind::WorkflowValidationError, why)),
+                )
             }
             (None, Some(index)) if each.on_error == OnError::Fail => {
-                let fault = Fault::new(Kind::StepFailed, format!("item {index} of `{name}` failed"));
-                (StepStatus::Failed, running.progress[index].exit_code, Some(fault))
+                let fault =
+                    Fault::new(Kind::StepFailed, format!("item {index} of `{name}` failed"));
+                (
+                    StepStatus::Failed,
+                    running.progress[index].exit_code,
+                    Some(fault),
+                )
             }
             _ => (StepStatus::Succeeded, 0, None),
         };
         self.finish_loop(id, status, code, fault);
     }
 
-    fn finish_loop(&mut self, id: StepId, status: StepStatus, exit_code: i32, error: Option<Fault>) {
+    fn finish_loop(
+        &mut self,
+        id: StepId,
+        status: StepStatus,
+        exit_code: i32,
+        error: Option<Fault>,
+    ) {
         let name = &self.workflow.step(id).name.value;
         let visit = self.visit(None, id);
-        let mut own = self.own_result(id, &placeholder(name, None, visit), status, exit_code, error);
+        let mut own = self.own_result(
+            id,
+            &placeholder(name, None, visit),
+            status,
+            exit_code,
+            error,
+        );
         if let Some(running) = self.state.loops.get(name) {
-            own.more.insert("items".to_owned(), json!(running.items.len()));
-            own.more.insert("failed".to_owned(), json!(running.count(StepStatus::Failed)));
-            own.more.insert("skipped".to_owned(), json!(running.count(StepStatus::Skipped)));
+            own.more
+                .insert("items".to_owned(), json!(running.items.len()));
+            own.more.insert(
+                "failed".to_owned(),
+                json!(running.count(StepStatus::Failed)),
+            );
+            own.more.insert(
+                "skipped".to_owned(),
+                json!(running.count(StepStatus::Skipped)),
+            );
             own.start_time.clone_from(&running.start_time);
         }
         if status == StepStatus::Succeeded {
@@ -273,7 +328,10 @@ impl LoopState {
 
 fn failure(result: &StepResult) -> Fault {
     let own = || {
-        let why = format!("`{}` failed with exit code {}", result.step_name, result.exit_code);
+        let why = format!(
+            "`{}` failed with exit code {}",
+            result.step_name, result.exit_code
+        );
         Fault::new(Kind::StepFailed, why)
     };
     result.error.clone().unwrap_or_else(own)

@@ -11,6 +11,7 @@ mod finish;
 mod loops;
 mod number;
 mod resume;
+mod tasks;
 mod visit;
 mod waves;
 
@@ -25,8 +26,8 @@ pub(crate) use waves::Plan;
 
 use crate::error::{Fault, Kind};
 use crate::state::{
-    Block, Checkpoint, Effect, Event, Facts, Governance, Metadata, Pending, RunState, RunStatus,
-    Stage, StepStatus, VERSION,
+    Block, Checkpoint, Effect, Event, Facts, Governance, Metadata, RunState, RunStatus, Stage,
+    StepStatus, VERSION,
 };
 use crate::workflow::Workflow;
 use crate::workflow::model::{StepId, Target};
@@ -153,7 +154,10 @@ impl Run<'_> {
                 self.state.workflow_sha256.clone_from(workflow_sha256);
                 Ok(())
             }
-            _ => illegal(format!("a run that is {} takes no such event", status.as_str())),
+            _ => illegal(format!(
+                "a run that is {} takes no such event",
+                status.as_str()
+            )),
         }
     }
 
@@ -199,39 +203,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Notes that an attempt at a pending step begins.
-    fn take_attempt(&mut self, task: &str, attempt: u32) -> Result<Pending, Illegal> {
-        let Some(place) = self.state.place_of(task) else {
-            return illegal(format!("`{task}` is not pending"));
-        };
-        let pending = &mut self.state.pending[place];
-        if attempt != pending.attempts + 1 {
-            return illegal(format!(
-                "attempt {attempt} at `{task}` follows attempt {}",
-                pending.attempts
-            ));
-        }
-        pending.attempts = attempt;
-        Ok(pending.clone())
-    }
-
-    /// The pending step, if an attempt at it has begun.
-    fn begun(&self, task: &str) -> Result<Pending, Illegal> {
-        match self.state.pending(task) {
-            None => illegal(format!("`{task}` is not pending")),
-            Some(pending) if pending.attempts == 0 => {
-                illegal(format!("`{task}` was never begun"))
-            }
-            Some(pending) => Ok(pending.clone()),
-        }
-    }
-
-    fn remove_pending(&mut self, task: &str) {
-        if let Some(place) = self.state.place_of(task) {
-            self.state.pending.remove(place);
-        }
-    }
-
     fn id(&self, step: &str) -> Result<StepId, Illegal> {
         self.workflow
             .find(step)
@@ -239,7 +210,14 @@ impl Run<'_> {
     }
 
     /// Says that a transition was made.
-    fn checkpoint(&mut self, id: StepId, status: &str, target: &str, reason: &str, guards: Vec<String>) {
+    fn checkpoint(
+        &mut self,
+        id: StepId,
+        status: &str,
+        target: &str,
+        reason: &str,
+        guards: Vec<String>,
+    ) {
         let step = self.workflow.step(id);
         self.effects.push(Effect::Checkpoint(Checkpoint {
             phase: step.phase.clone(),
@@ -253,7 +231,12 @@ impl Run<'_> {
 
     fn block(&mut self, block: Block) {
         self.state.blocks.push(block);
-        let reasons: Vec<_> = self.state.blocks.iter().map(|b| b.reason.as_str()).collect();
+        let reasons: Vec<_> = self
+            .state
+            .blocks
+            .iter()
+            .map(|b| b.reason.as_str())
+            .collect();
         self.state.governance.blocked_reason = Some(reasons.join("; "));
         self.state.set_status(RunStatus::Blocked);
         self.halted = true;
@@ -308,7 +291,11 @@ impl Run<'_> {
                 self.block(Block {
                     step: self.workflow.step(from).name.value.clone(),
                     item,
-                    stage: if self.has_failed(from, item) { Stage::Run } else { Stage::Next },
+                    stage: if self.has_failed(from, item) {
+                        Stage::Run
+                    } else {
+                        Stage::Next
+                    },
                     reason,
                 });
             }
@@ -327,7 +314,10 @@ impl Run<'_> {
             (false, ..) => reason.to_owned(),
             (true, Some(error), _) => format!("step `{name}` failed: {}", error.message),
             (true, None, Some(code)) => format!("step `{name}` failed with exit code {code}"),
-            (true, None, None) => format!("step `{name}` leads to `{}`", self.workflow.target_name(target)),
+            (true, None, None) => format!(
+                "step `{name}` leads to `{}`",
+                self.workflow.target_name(target)
+            ),
         };
         match error {
             Some(error) => Fault { message, ..error },

@@ -20,7 +20,9 @@ pub fn number(number: &Number, variables: &Map<String, Value>) -> (u64, Option<S
     let found = find(path, variables);
     let asked = found.map_or(Some(fallback), whole);
     let least = min.unwrap_or(0);
-    let value = asked.unwrap_or(fallback).clamp(least, max.unwrap_or(u64::MAX).max(least));
+    let value = asked
+        .unwrap_or(fallback)
+        .clamp(least, max.unwrap_or(u64::MAX).max(least));
     let warning = (asked != Some(value)).then(|| {
         let shown = found.map_or_else(|| fallback.to_string(), Value::to_string);
         format!("`{path}` is {shown}; {value} is taken instead")
@@ -50,7 +52,9 @@ mod tests {
     use serde_json::json;
 
     fn from(value: Value) -> (u64, Option<String>) {
-        let Value::Object(variables) = json!({"context": {"k": value}}) else { unreachable!() };
+        let Value::Object(variables) = json!({"context": {"k": value}}) else {
+            unreachable!()
+        };
         let wanted = Number::From {
             path: "context.k".into(),
             default: Some(5),
@@ -65,7 +69,12 @@ mod tests {
         assert_eq!(from(json!(7)), (7, None));
         assert_eq!(from(json!(" 7 ")), (7, None));
         assert_eq!(from(Value::Null), (5, None));
-        let said = |value, taken| (taken, Some(format!("`context.k` is {value}; {taken} is taken instead")));
+        let said = |value, taken| {
+            (
+                taken,
+                Some(format!("`context.k` is {value}; {taken} is taken instead")),
+            )
+        };
         assert_eq!(from(json!(1)), said("1", 2));
         assert_eq!(from(json!(-4)), said("-4", 2));
         assert_eq!(from(json!(100)), said("100", 9));

@@ -11,7 +11,10 @@ impl Run<'_> {
         if blocks.is_empty() {
             return illegal("nothing says where the run is blocked");
         }
-        let ids = blocks.iter().map(|block| self.id(&block.step)).collect::<Result<Vec<_>, _>>()?;
+        let ids = blocks
+            .iter()
+            .map(|block| self.id(&block.step))
+            .collect::<Result<Vec<_>, _>>()?;
         self.state.governance.blocked_reason = None;
         self.state.set_status(RunStatus::Running);
         for (id, block) in ids.into_iter().zip(blocks) {
@@ -50,6 +53,8 @@ impl Run<'_> {
     /// Whether everything holds that must hold after success.
     fn ensured(&self, id: StepId, item: Option<usize>, result: &StepResult) -> bool {
         let sees = self.sees(id, item, Some(result));
-        gates(&self.workflow.step(id).ensures, &sees).unmet.is_none()
+        gates(&self.workflow.step(id).ensures, &sees)
+            .unmet
+            .is_none()
     }
 }

@@ -37,7 +37,11 @@ impl Run<'_> {
     /// The entry after the last that is allowed: uncounted, and the step does not run.
     fn refuse(&mut self, id: StepId, item: Option<usize>, on_limit: Target, most: u64) {
         let name = &self.workflow.step(id).name.value;
-        let times = if most == 1 { "once" } else { &format!("{most} times") };
+        let times = if most == 1 {
+            "once"
+        } else {
+            &format!("{most} times")
+        };
         let reason = format!("`{name}` has been entered {times}, and no more is allowed");
         let target = self.workflow.target_name(on_limit).to_owned();
         self.checkpoint(id, "LIMIT", &target, &reason, Vec::new());
@@ -59,7 +63,8 @@ impl Run<'_> {
         for other in workflow.ids() {
             let limit = &workflow.step(other).limit;
             if limit.as_ref().is_some_and(|limit| limit.per.contains(&id)) {
-                self.counts(item, other).remove(&workflow.step(other).name.value);
+                self.counts(item, other)
+                    .remove(&workflow.step(other).name.value);
             }
         }
     }
@@ -289,7 +294,10 @@ pub(super) fn gates(gates: &[Gate], sees: &Scope<'_>) -> Gates {
             guards,
         };
     }
-    Gates { unmet: None, guards }
+    Gates {
+        unmet: None,
+        guards,
+    }
 }
 
 /// Evaluates a guard; an error says which name was missing.

@@ -53,7 +53,10 @@ impl LoopState {
     }
 
     pub(super) fn count(&self, status: StepStatus) -> usize {
-        self.progress.iter().filter(|item| item.ended == Some(status)).count()
+        self.progress
+            .iter()
+            .filter(|item| item.ended == Some(status))
+            .count()
     }
 
     /// Whether every item of the wave has ended.
@@ -68,7 +71,13 @@ impl LoopState {
     }
 
     /// Notes how an item ended. What needs one that did not succeed is skipped for good.
-    pub(super) fn end_item(&mut self, each: &ForEach, index: usize, status: StepStatus, exit_code: i32) {
+    pub(super) fn end_item(
+        &mut self,
+        each: &ForEach,
+        index: usize,
+        status: StepStatus,
+        exit_code: i32,
+    ) {
         self.prepare(each);
         if self.progress[index].ended.is_none() {
             self.progress[index].exit_code = exit_code;
@@ -154,17 +163,25 @@ impl LoopState {
                     Some(StepStatus::Failed | StepStatus::Skipped) => lost.push(index),
                     None => {
                         plan.waiting[index] += 1;
-                        other.into_iter().for_each(|other| plan.needed_by[other].push(index));
+                        other
+                            .into_iter()
+                            .for_each(|other| plan.needed_by[other].push(index));
                     }
                 }
             }
         }
         let open: BTreeSet<usize> = self.open().collect();
-        plan.going = self.wave.iter().copied().filter(|index| open.contains(index)).collect();
+        plan.going = self
+            .wave
+            .iter()
+            .copied()
+            .filter(|index| open.contains(index))
+            .collect();
         let free = |index: &usize| plan.waiting[*index] == 0 && !plan.going.contains(index);
         plan.ready = open.into_iter().filter(free).collect();
         self.plan = plan;
-        lost.into_iter().for_each(|index| self.close(index, StepStatus::Skipped));
+        lost.into_iter()
+            .for_each(|index| self.close(index, StepStatus::Skipped));
     }
 }
 

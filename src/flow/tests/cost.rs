@@ -13,7 +13,13 @@ const ITEMS: usize = 3_000;
 
 /// Each item needs the one before it, so that a wave is one item.
 fn chain(body: &str) -> Workflow {
-    let item = |n: usize| format!("{{id: i{n}, needs: [i{}], files: [f{}]}}", n.wrapping_sub(1) % ITEMS, n % 7);
+    let item = |n: usize| {
+        format!(
+            "{{id: i{n}, needs: [i{}], files: [f{}]}}",
+            n.wrapping_sub(1) % ITEMS,
+            n % 7
+        )
+    };
     let first = "{id: i0, files: [f0]}".to_owned();
     let items: Vec<String> = std::iter::once(first).chain((1..ITEMS).map(item)).collect();
     let text = format!(
@@ -66,9 +72,17 @@ fn late_items_cost_what_early_ones_do(body: &str) {
     let pending = player.state.pending[0].clone();
     player.enter(&pending).expect("the loop begins");
     let mut state = player.state;
-    let times: Vec<Duration> = (1..ITEMS).map(|_| one_item(&workflow, &mut state)).collect();
-    let (early, late) = (fastest(&times[50..250]), fastest(&times[ITEMS - 202..ITEMS - 2]));
-    assert!(late < early * 3 + Duration::from_micros(20), "{early:?} became {late:?}");
+    let times: Vec<Duration> = (1..ITEMS)
+        .map(|_| one_item(&workflow, &mut state))
+        .collect();
+    let (early, late) = (
+        fastest(&times[50..250]),
+        fastest(&times[ITEMS - 202..ITEMS - 2]),
+    );
+    assert!(
+        late < early * 3 + Duration::from_micros(20),
+        "{early:?} became {late:?}"
+    );
 }
 
 #[test]

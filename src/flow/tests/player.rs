@@ -55,7 +55,9 @@ impl Player {
         let mut state = nothing();
         for (at, event) in &self.log {
             let event = serde_json::from_value(json!(event)).expect("an event reads back");
-            state = step(&self.workflow, state, at, &event).expect("it was legal").0;
+            state = step(&self.workflow, state, at, &event)
+                .expect("it was legal")
+                .0;
             state = serde_json::from_value(json!(state)).expect("a state reads back");
         }
         state
@@ -79,7 +81,11 @@ impl Player {
         })
     }
 
-    pub fn finish(&mut self, pending: &Pending, result: StepResult) -> Result<Vec<Effect>, Illegal> {
+    pub fn finish(
+        &mut self,
+        pending: &Pending,
+        result: StepResult,
+    ) -> Result<Vec<Effect>, Illegal> {
         let facts = self.facts(pending, Moment::Finishing(&result));
         self.apply(Event::Finished {
             task: pending.task.clone(),
@@ -95,8 +101,17 @@ impl Player {
 
     /// Only what is asked for is looked up: what `wanted` leaves out is missing here.
     fn facts(&self, pending: &Pending, moment: Moment<'_>) -> Facts {
-        let id = self.workflow.find(&pending.step).expect("a pending step exists");
-        self.look(wanted(&self.workflow, &self.state, id, pending.item, moment))
+        let id = self
+            .workflow
+            .find(&pending.step)
+            .expect("a pending step exists");
+        self.look(wanted(
+            &self.workflow,
+            &self.state,
+            id,
+            pending.item,
+            moment,
+        ))
     }
 
     fn look(&self, globs: BTreeSet<String>) -> Facts {
@@ -123,7 +138,11 @@ pub fn result(pending: &Pending, exit_code: i32) -> StepResult {
     let failed = exit_code != 0;
     StepResult {
         step_name: pending.step.clone(),
-        status: if failed { StepStatus::Failed } else { StepStatus::Succeeded },
+        status: if failed {
+            StepStatus::Failed
+        } else {
+            StepStatus::Succeeded
+        },
         exit_code,
         start_time: "2026-01-01T00:00:00Z".to_owned(),
         end_time: "2026-01-01T00:00:01Z".to_owned(),

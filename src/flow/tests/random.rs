@@ -43,11 +43,12 @@ fn any_workflow(dice: &mut Dice) -> Workflow {
 fn any_text(dice: &mut Dice) -> String {
     let count = 2 + dice.roll(4);
     let names: Vec<String> = (0..count).map(|n| format!("S{n}")).collect();
-    let mut targets: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut targets: Vec<&str> = names.iter().chain(&names).map(String::as_str).collect();
     targets.extend(["_end", "_fail", "_block"]);
     let strict = dice.chance(50);
-    let most = 4 + dice.roll(60);
-    let mut text = format!("strict_flow: {strict}\nmax_transitions: {most}\nstate: {{n: 0}}\nsteps:\n");
+    let most = 4 + dice.roll(90);
+    let mut text =
+        format!("strict_flow: {strict}\nmax_transitions: {most}\nstate: {{n: 0}}\nsteps:\n");
     for name in &names {
         text += &any_step(dice, name, &targets);
     }
@@ -56,16 +57,22 @@ fn any_text(dice: &mut Dice) -> String {
 
 fn any_step(dice: &mut Dice, name: &str, targets: &[&str]) -> String {
     let work = match dice.roll(10) {
-        0 | 1 => format!("parallel: [{}, {}]", sub(dice, name, 'p'), sub(dice, name, 'q')),
+        0 | 1 => format!(
+            "parallel: [{}, {}]",
+            sub(dice, name, 'p'),
+            sub(dice, name, 'q')
+        ),
         2..5 => any_loop(dice, name),
         _ => "command: [x]".to_owned(),
     };
     let on_limit = dice.pick(&["_end", "_fail", "_block"]);
-    let limit = 1 + dice.roll(3);
+    let limit = 1 + dice.roll(5);
     let flow = any_flow(dice, targets);
     let gates = any_gates(dice);
     let once = if dice.chance(15) { ", once: true" } else { "" };
-    format!("- {{name: {name}, {work}, max_visits: {limit}, on_limit: {on_limit}{flow}{gates}{once}}}\n")
+    format!(
+        "- {{name: {name}, {work}, max_visits: {limit}, on_limit: {on_limit}{flow}{gates}{once}}}\n"
+    )
 }
 
 fn sub(dice: &mut Dice, name: &str, suffix: char) -> String {
@@ -75,8 +82,12 @@ fn sub(dice: &mut Dice, name: &str, suffix: char) -> String {
 
 fn any_loop(dice: &mut Dice, name: &str) -> String {
     let mut items = Vec::new();
-    for n in 0..dice.roll(5) {
-        let needs = if dice.chance(30) { format!(", needs: [{}]", dice.roll(5)) } else { String::new() };
+    for n in 0..dice.roll(7) {
+        let needs = if dice.chance(30) {
+            format!(", needs: [{}]", dice.roll(8))
+        } else {
+            String::new()
+        };
         items.push(format!("{{id: {n}, files: [{}]{needs}}}", dice.roll(3)));
     }
     let (first, second) = (format!("{name}a"), format!("{name}b"));
@@ -84,7 +95,11 @@ fn any_loop(dice: &mut Dice, name: &str) -> String {
     let flow = any_flow(dice, &targets);
     let gates = any_gates(dice);
     let group = match dice.chance(30) {
-        true => format!("parallel: [{}, {}]", sub(dice, &second, 'p'), sub(dice, &second, 'q')),
+        true => format!(
+            "parallel: [{}, {}]",
+            sub(dice, &second, 'p'),
+            sub(dice, &second, 'q')
+        ),
         false => "command: [x]".to_owned(),
     };
     let on_error = dice.pick(&["fail", "continue"]);
@@ -104,9 +119,16 @@ fn any_flow(dice: &mut Dice, targets: &[&str]) -> String {
         }
         1 => format!(", on: {{interrupted: {{goto: {}}}}}", dice.pick(targets)),
         2 => {
-            let guard = dice.pick(&["exit_code == 0", "exists('f')", "state.n < 3", "state.gone == 1"]);
+            let guard = dice.pick(&[
+                "exit_code == 0",
+                "exists('f')",
+                "state.n < 3",
+                "state.gone == 1",
+            ]);
             let (first, last) = (dice.pick(targets), dice.pick(targets));
-            format!(", next: [{{if: \"{guard}\", goto: {first}, set: {{state.n: state.n + 1}}}}, {{if: \"exit_code != 7\", goto: {last}}}]")
+            format!(
+                ", next: [{{if: \"{guard}\", goto: {first}, set: {{state.n: state.n + 1}}}}, {{if: \"exit_code != 7\", goto: {last}}}]"
+            )
         }
         _ => String::new(),
     }
@@ -142,7 +164,8 @@ fn legal(player: &mut Player, dice: &mut Dice) -> Option<Vec<Effect>> {
         _ => begun.clone(),
     };
     if open.is_empty() || state.status == RunStatus::Blocked && dice.chance(30) {
-        return (state.status == RunStatus::Blocked).then(|| player.resume().expect("a blocked run resumes"));
+        return (state.status == RunStatus::Blocked)
+            .then(|| player.resume().expect("a blocked run resumes"));
     }
     let pending = dice.pick(&open).clone();
     let running = state.status == RunStatus::Running;
@@ -153,7 +176,7 @@ fn legal(player: &mut Player, dice: &mut Dice) -> Option<Vec<Effect>> {
             task: pending.task.clone(),
             attempt: pending.attempts + 1,
         }),
-        (_, 2..5) => {
+        (_, 2 | 3) => {
             let code = dice.pick(&[&1, &2, &7]);
             player.finish(&pending, result(&pending, *code))
         }
@@ -205,16 +228,30 @@ fn must_hold(player: &Player, seen: &mut Seen, effects: &[Effect]) {
     let state = &player.state;
     let place = format!("after {:?}", player.log.last());
     assert_eq!(state.metadata.status, state.status.governed());
-    assert_eq!(state.status == RunStatus::Blocked, !state.blocks.is_empty(), "{place}");
-    assert_eq!(state.governance.blocked_reason.is_some(), !state.blocks.is_empty(), "{place}");
+    assert_eq!(
+        state.status == RunStatus::Blocked,
+        !state.blocks.is_empty(),
+        "{place}"
+    );
+    assert_eq!(
+        state.governance.blocked_reason.is_some(),
+        !state.blocks.is_empty(),
+        "{place}"
+    );
     if state.status.is_final() {
-        assert!(state.pending.is_empty() && state.loops.is_empty() && state.groups.is_empty(), "{place}");
+        assert!(
+            state.pending.is_empty() && state.loops.is_empty() && state.groups.is_empty(),
+            "{place}"
+        );
         assert!(state.end_timestamp.is_some());
     }
     if state.status == RunStatus::Running {
         assert!(!state.pending.is_empty(), "{place}");
     }
-    let ends = effects.iter().filter(|effect| matches!(effect, Effect::Ended(_))).count();
+    let ends = effects
+        .iter()
+        .filter(|effect| matches!(effect, Effect::Ended(_)))
+        .count();
     assert!(ends <= 1, "{place}: {effects:?}");
     assert!(state.snapshots.is_empty());
     let over = state.transitions > player.workflow.max_transitions;
@@ -225,7 +262,12 @@ fn must_hold(player: &Player, seen: &mut Seen, effects: &[Effect]) {
 
 /// A task that has gone never comes back, and its result was the only one.
 fn tasks_are_new(player: &Player, seen: &mut Seen) {
-    let now: BTreeSet<String> = player.state.pending.iter().map(|p| p.task.clone()).collect();
+    let now: BTreeSet<String> = player
+        .state
+        .pending
+        .iter()
+        .map(|p| p.task.clone())
+        .collect();
     assert_eq!(now.len(), player.state.pending.len());
     for task in now.difference(&seen.pending) {
         assert!(seen.tasks.insert(task.clone()), "{task} came back");
@@ -234,12 +276,23 @@ fn tasks_are_new(player: &Player, seen: &mut Seen) {
 }
 
 fn counts_are_within(player: &Player) {
-    let items = player.state.loops.values().flat_map(|running| &running.progress);
+    let items = player
+        .state
+        .loops
+        .values()
+        .flat_map(|running| &running.progress);
     for counts in items.map(|item| &item.counts).chain([&player.state.counts]) {
         for (step, count) in counts {
             let id = player.workflow.find(step).expect("a counted step exists");
-            let limit = player.workflow.step(id).limit.as_ref().expect("it has a limit");
-            let Number::Fixed(most) = limit.max else { unreachable!("all are fixed here") };
+            let limit = player
+                .workflow
+                .step(id)
+                .limit
+                .as_ref()
+                .expect("it has a limit");
+            let Number::Fixed(most) = limit.max else {
+                unreachable!("all are fixed here")
+            };
             assert!(*count <= most, "{step}: {count}");
         }
     }
@@ -272,9 +325,13 @@ fn one_run(seed: u64) {
     let mut seen = Seen::default();
     let effects = player.create(Map::new()).expect("a run begins");
     must_hold(&player, &mut seen, &effects);
-    for _ in 0..60 {
+    for _ in 0..100 {
         let all = ["f", "w", "r", "e"];
-        player.files = all.iter().filter(|_| dice.chance(70)).map(|f| (*f).to_owned()).collect();
+        player.files = all
+            .iter()
+            .filter(|_| dice.chance(70))
+            .map(|f| (*f).to_owned())
+            .collect();
         if dice.chance(10) {
             illegal(&mut player, &seen);
         }
@@ -284,7 +341,9 @@ fn one_run(seed: u64) {
             _ => None,
         };
         let effects = match rare {
-            Some(event) if !player.state.status.is_final() => Some(player.apply(event).expect("it is legal")),
+            Some(event) if !player.state.status.is_final() => {
+                Some(player.apply(event).expect("it is legal"))
+            }
             _ => legal(&mut player, &mut dice),
         };
         let Some(effects) = effects else { break };
@@ -298,9 +357,13 @@ fn one_run(seed: u64) {
     assert_eq!(player.replay(), player.state, "replayed");
 }
 
+/// `ORCH_TEST_SEEDS=5000` looks further than an ordinary run of the tests does.
 #[test]
 fn every_run_keeps_its_promises() {
-    for seed in 0..200 {
+    let seeds = std::env::var("ORCH_TEST_SEEDS")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    for seed in 0..seeds.unwrap_or(60) {
         let outcome = std::panic::catch_unwind(|| one_run(seed));
         assert!(outcome.is_ok(), "with seed {seed}");
     }

@@ -73,12 +73,18 @@ fn play(path: &std::path::Path) -> Result<(), String> {
         let outcome = perform(&mut player, line, &scenario.variables);
         let faults = compare(&player, line, outcome);
         if line.refused.is_some() && player.state != before {
-            return Err(format!("{name}: {number}: a refused event changed the state"));
+            return Err(format!(
+                "{name}: {number}: a refused event changed the state"
+            ));
         }
         if !faults.is_empty() {
             let about = &scenario.about;
             let faults = faults.join("\n    ");
-            return Err(format!("{name} ({about})\n  event {} `{}`:\n    {faults}", number + 1, line.r#do));
+            return Err(format!(
+                "{name} ({about})\n  event {} `{}`:\n    {faults}",
+                number + 1,
+                line.r#do
+            ));
         }
     }
     match player.replay() == player.state {
@@ -87,7 +93,11 @@ fn play(path: &std::path::Path) -> Result<(), String> {
     }
 }
 
-fn perform(player: &mut Player, line: &Line, variables: &Map<String, Value>) -> Result<Vec<Effect>, Illegal> {
+fn perform(
+    player: &mut Player,
+    line: &Line,
+    variables: &Map<String, Value>,
+) -> Result<Vec<Effect>, Illegal> {
     if let Some(files) = &line.files {
         player.files = files.iter().cloned().collect();
     }
@@ -106,7 +116,10 @@ fn perform(player: &mut Player, line: &Line, variables: &Map<String, Value>) -> 
         "resume" => player.resume(),
         "cancel" => player.apply(Event::Cancelled),
         "stop" => player.apply(Event::Stopped {
-            fault: Fault::new(line.kind.unwrap_or(Kind::SafetyViolation), "a file was changed"),
+            fault: Fault::new(
+                line.kind.unwrap_or(Kind::SafetyViolation),
+                "a file was changed",
+            ),
         }),
         "reset" => player.apply(Event::Reset),
         other => panic!("`do` has no `{other}`"),
@@ -115,7 +128,11 @@ fn perform(player: &mut Player, line: &Line, variables: &Map<String, Value>) -> 
 
 /// The pending step of this label, or a task that does not exist.
 fn find(player: &Player, who: &str, attempt: Option<u32>) -> Pending {
-    let found = player.state.pending.iter().find(|pending| label(pending) == who);
+    let found = player
+        .state
+        .pending
+        .iter()
+        .find(|pending| label(pending) == who);
     let mut pending = found.cloned().unwrap_or_else(|| Pending {
         task: format!("r-1.9999-{who}"),
         agent: "shell".to_owned(),
@@ -129,7 +146,12 @@ fn find(player: &Player, who: &str, attempt: Option<u32>) -> Pending {
 }
 
 /// Enters, which must run the step and do nothing else, and finishes.
-fn through(player: &mut Player, line: &Line, pending: &Pending, code: i32) -> Result<Vec<Effect>, Illegal> {
+fn through(
+    player: &mut Player,
+    line: &Line,
+    pending: &Pending,
+    code: i32,
+) -> Result<Vec<Effect>, Illegal> {
     let effects = player.enter(pending)?;
     let begun = find(player, &label(pending), None);
     assert_eq!(effects, [Effect::Run(begun.clone())], "`{}`", line.r#do);
@@ -182,7 +204,12 @@ fn compare_effects(line: &Line, effects: &[Effect], faults: &mut Vec<String>) {
     }
     differ("run", &json!(line.run), &json!(run), faults);
     differ("says", &json!(line.says), &json!(says), faults);
-    differ("ended", &json!(line.ended.iter().collect::<Vec<_>>()), &json!(ended), faults);
+    differ(
+        "ended",
+        &json!(line.ended.iter().collect::<Vec<_>>()),
+        &json!(ended),
+        faults,
+    );
     if let Some(wanted) = &line.guards {
         differ("guards", &json!(wanted), &json!(guards), faults);
     }
