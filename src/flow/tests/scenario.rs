@@ -59,7 +59,7 @@ fn every_scenario_goes_as_written() {
         .collect();
     paths.sort();
     let faults: Vec<String> = paths.iter().filter_map(|path| play(path).err()).collect();
-    assert!(paths.len() >= 35, "only {} scenarios", paths.len());
+    assert!(paths.len() >= 50, "only {} scenarios", paths.len());
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
