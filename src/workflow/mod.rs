@@ -78,4 +78,4 @@ pub struct GuardFault {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
