@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 use super::Specs;
 use super::model::*;
 use super::problem::Gather;
-use super::vars::ROOTS;
 use crate::agent::{self, Agent};
 use crate::provider::template::{Piece, RESERVED};
 use crate::provider::{self, Provider, ProviderConfig};
 use crate::suggest;
+use crate::vars::ROOTS;
 
 /// Paths may begin with these, and with nothing else that is absolute.
 const ABSOLUTE: &[&str] = &["${run.root}", "${run.files}"];
