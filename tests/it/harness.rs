@@ -57,7 +57,7 @@ impl Bed {
 
     /// Writes `specs/orch.yaml`.
     pub fn settings(&self, yaml: &str) {
-        self.write("specs/orch.yaml", &format!("layout: 1\n{yaml}"));
+        self.write("specs/orch.yaml", format!("layout: 1\n{yaml}"));
     }
 
     /// Writes a file below the root.
