@@ -455,3 +455,37 @@ fn the_hand_over_writes_a_task_and_runs_nothing_that_it_is_given() {
     );
     assert!(!asked.contains("old.json") && !asked.contains("access:"));
 }
+
+#[test]
+fn the_workflow_in_the_readme_is_fine() {
+    let bed = bed();
+    bed.agent("engineer", "access: edit", "Work.");
+    let readme = include_str!("../../README.md");
+    let from = readme.find("version: \"1\"\nname: mend").unwrap();
+    let text = readme[from..].split("```").next().unwrap();
+    check(&bed, text).expect(0);
+    let unbound: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.contains("max_visits"))
+        .collect();
+    let ran = check(
+        &bed,
+        unbound.join("\n").replace("    on_limit: _block\n", ""),
+    )
+    .expect(65);
+    assert!(ran.stdout.contains("has no bound"), "{ran:?}");
+}
+
+#[test]
+fn doctor_names_workflows_that_are_not_valid() {
+    let bed = bed();
+    bed.write("specs/good.yaml", GOOD);
+    let ran = bed.orch(["doctor"]).run();
+    assert!(ran.stdout.contains("workflow specs/good.yaml"), "{ran:?}");
+    bed.write("specs/bad.yaml", step("colour: red"));
+    let ran = bed.orch(["doctor"]).run().expect(1);
+    assert!(
+        ran.stdout.contains("`orch check specs/bad.yaml`"),
+        "{ran:?}"
+    );
+}
