@@ -23,7 +23,7 @@ use crate::workflow::graph::Format;
     disable_help_subcommand = true
 )]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 safety violation, 3 state corrupted, 4 waiting for a person,\n64 bad usage, 65 invalid task or settings, 75 something else holds it, 130 SIGINT, 143 SIGTERM"
+    after_help = "Exit codes: 0 done, 1 failed, 2 safety violation, 3 state corrupted, 4 waiting for a person,\n64 bad usage, 65 invalid workflow, task or settings, 75 something else holds it, 130 SIGINT, 143 SIGTERM"
 )]
 pub struct Cli {
     /// The root to work in [default: the nearest parent folder with inbox/ and specs/orch.yaml]
@@ -38,7 +38,7 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a root: settings, three agents to start from, .gitignore
+    /// Make a root: settings, three agents and a workflow to start from, .gitignore
     Init(Init),
     /// Show all of it on a scratch root, with nothing installed
     Demo(Demo),

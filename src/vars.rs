@@ -14,11 +14,11 @@ use crate::error::{Fault, Kind};
 use crate::scope::Scope;
 use crate::suggest;
 
-mod check;
 mod path;
+mod words;
 
-pub use check::{LOOP_FIELDS, ROOTS, RUN_FIELDS, STEP_FIELDS};
 pub use path::{Part, Path};
+pub use words::{LOOP_FIELDS, ROOTS, RUN_FIELDS, STEP_FIELDS};
 
 /// The longest output of a step that is put into a prompt.
 pub const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
@@ -164,7 +164,19 @@ impl Text {
     /// # Errors
     /// An open `${`, what is not a path, or `${env.*}`; with its place.
     pub fn parse(text: &str) -> Result<Self, VarFault> {
+        let (cut, faults) = Text::scan(text);
+        match faults.into_iter().next() {
+            Some(fault) => Err(fault),
+            None => Ok(cut),
+        }
+    }
+
+    /// Cuts a text, and goes on behind what is wrong: for those who show all faults at once. What is
+    /// wrong is left out of the text.
+    #[must_use]
+    pub fn scan(text: &str) -> (Self, Vec<VarFault>) {
         let mut pieces = Vec::new();
+        let mut faults = Vec::new();
         let mut plain = String::new();
         let mut at = 0;
         while let Some(found) = text[at..].find('$') {
@@ -172,12 +184,16 @@ impl Text {
             at += found;
             let after = &text[at + 1..];
             if after.starts_with('{') {
-                let (var, end) = variable(text, at)?;
-                if !plain.is_empty() {
-                    pieces.push(Piece::Plain(std::mem::take(&mut plain)));
+                match variable(text, at) {
+                    Ok(var) => {
+                        if !plain.is_empty() {
+                            pieces.push(Piece::Plain(std::mem::take(&mut plain)));
+                        }
+                        pieces.push(Piece::Var(var));
+                    }
+                    Err(fault) => faults.push(fault),
                 }
-                pieces.push(Piece::Var(var));
-                at = end;
+                at += written(text, at).len();
             } else {
                 plain.push('$');
                 at += if after.starts_with('$') { 2 } else { 1 };
@@ -187,7 +203,7 @@ impl Text {
         if !plain.is_empty() {
             pieces.push(Piece::Plain(plain));
         }
-        Ok(Text { pieces })
+        (Text { pieces }, faults)
     }
 
     /// The variables that it names, in their order.
@@ -206,15 +222,6 @@ impl Text {
             [Piece::Plain(text)] => Some(text),
             _ => None,
         }
-    }
-
-    /// The faults that need no value to be seen: unknown roots and fields. `extra` are roots that
-    /// only this place has, such as the loop's `as` or a provider's parameters.
-    #[must_use]
-    pub fn check(&self, extra: &[&str]) -> Vec<VarFault> {
-        self.names()
-            .filter_map(|var| check::check(var, extra))
-            .collect()
     }
 
     /// The text with every variable filled in.
@@ -275,8 +282,16 @@ pub fn lookup<'v>(path: &Path, scope: &'v Scope<'_>) -> Result<&'v Value, VarFau
     in_scope(&var, scope)
 }
 
-/// Reads the variable whose `$` is at `at`; gives it and the byte behind its `}`.
-fn variable(text: &str, at: usize) -> Result<(Var, usize), VarFault> {
+/// A variable as it is written in a text, `${` and `}` included; all that is left where it is never
+/// closed.
+#[must_use]
+pub fn written(text: &str, at: usize) -> &str {
+    let rest = &text[at..];
+    rest.find('}').map_or(rest, |end| &rest[..=end])
+}
+
+/// Reads the variable whose `$` is at `at`.
+fn variable(text: &str, at: usize) -> Result<Var, VarFault> {
     let load = |message: String| VarFault::new(VarFaultKind::Load, at, message);
     let body = &text[at + 2..];
     let Some(len) = body.find('}') else {
@@ -299,7 +314,7 @@ fn variable(text: &str, at: usize) -> Result<(Var, usize), VarFault> {
             .hint("list the name under `secrets` or `inherit_env`; the program reads it itself"));
     }
     let default = default.map(|text| text.replace("$$", "$"));
-    Ok((Var { path, default, at }, at + 2 + len + 1))
+    Ok(Var { path, default, at })
 }
 
 /// The value of a variable, or its default.

@@ -283,37 +283,19 @@ fn names_are_listed_and_checked() {
     let names: Vec<String> = text.names().map(|var| var.path.to_string()).collect();
     assert_eq!(names, ["run.id", "task.file", "steps.a.json.x"]);
     assert_eq!(text.names().nth(2).unwrap().path.step(), Some("a"));
-    assert_eq!(text.check(&["task"]), []);
-    assert!(text.check(&[])[0].message.contains("`task`"));
     assert_eq!(Text::parse("a$$b").unwrap().plain(), Some("a$b"));
+}
 
-    let table = [
-        ("${requst}", Some("did you mean `request`?")),
-        ("${run.file}", Some("did you mean `files`?")),
-        (
-            "${run}",
-            Some("known here: `id`, `root`, `files`, `timestamp_utc`"),
-        ),
-        ("${loop.indx}", Some("did you mean `index`?")),
-        ("${steps}", None),
-        ("${steps.a.jsn}", Some("did you mean `json`?")),
-        ("${STATE_FILE.x}", None),
-    ];
-    for (text, hint) in table {
-        let faults = Text::parse(text).unwrap().check(&[]);
-        assert_eq!(faults.len(), 1, "{text}");
-        assert_eq!(faults[0].hint.as_deref(), hint, "{text}");
-    }
-    for good in [
-        "${steps.a}",
-        "${steps.Loop[0].b.output}",
-        "${input}",
-        "${item.a}",
-        "${state.x[0]}",
-        "${context.k}",
-    ] {
-        assert_eq!(Text::parse(good).unwrap().check(&[]), [], "{good}");
-    }
+#[test]
+fn all_faults_of_a_text_are_found_at_once() {
+    let text = "${a b} ${run.id} ${env.HOME} ${x:-${y}} $${no} ${";
+    let (cut, faults) = Text::scan(text);
+    let places: Vec<usize> = faults.iter().map(|fault| fault.at).collect();
+    assert_eq!(places, [0, 17, 29, 47]);
+    let shown: Vec<&str> = places.iter().map(|at| written(text, *at)).collect();
+    assert_eq!(shown, ["${a b}", "${env.HOME}", "${x:-${y}", "${"]);
+    assert_eq!(cut.names().count(), 1);
+    assert_eq!(Text::parse(text).unwrap_err(), faults[0]);
 }
 
 #[test]

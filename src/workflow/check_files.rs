@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 use super::Specs;
 use super::model::*;
 use super::problem::Gather;
-use super::vars::ROOTS;
 use crate::agent::{self, Agent};
 use crate::provider::template::{Piece, RESERVED};
 use crate::provider::{self, Provider, ProviderConfig};
 use crate::suggest;
+use crate::vars::ROOTS;
 
 /// Paths may begin with these, and with nothing else that is absolute.
 const ABSOLUTE: &[&str] = &["${run.root}", "${run.files}"];
@@ -58,7 +58,7 @@ impl Files<'_, '_> {
         match &step.work {
             Work::Agent(work) => self.agent(step, work),
             Work::Human(human) => {
-                self.exists(human.input_file.as_ref());
+                self.input(human.input_file.as_ref());
             }
             Work::Command(command) => self.command(command),
             Work::Wait(wait) => self.glob(&wait.glob),
@@ -152,9 +152,21 @@ impl Files<'_, '_> {
         }
     }
 
+    /// What a prompt begins with: from `specs/`, or whatever lies elsewhere when the step runs.
+    fn input(&mut self, path: Option<&Text>) {
+        let Some(path) = path else {
+            return;
+        };
+        let inside = path.value.strip_prefix("${run.root}/");
+        if inside.unwrap_or(&path.value).starts_with("specs/") {
+            self.exists(path);
+        } else {
+            self.path(path);
+        }
+    }
+
     /// A file that must be there, unless its name is known only to the run.
-    fn exists(&mut self, path: Option<&Text>) -> Option<String> {
-        let path = path?;
+    fn exists(&mut self, path: &Text) -> Option<String> {
         self.path(path);
         let name = match path.value.strip_prefix("${run.root}/") {
             Some(inside) => inside,
@@ -168,8 +180,11 @@ impl Files<'_, '_> {
             Ok(Some(text)) => return Some(text),
             Ok(None) => {
                 let message = format!("there is no file `{name}`");
-                self.out
-                    .hinted(path.place, message, "paths are relative to the root");
+                let hint = match name.starts_with("specs/") {
+                    true => "paths are relative to the root",
+                    false => "it is looked for in `specs/` only: `specs/schemas/NAME.json`",
+                };
+                self.out.hinted(path.place, message, hint);
             }
             Err(fault) => self.out.fault_with(path.place, fault.message, fault.hint),
         }
@@ -177,7 +192,7 @@ impl Files<'_, '_> {
     }
 
     fn schema(&mut self, path: &Text) {
-        let Some(text) = self.exists(Some(path)) else {
+        let Some(text) = self.exists(path) else {
             return;
         };
         match serde_json::from_str::<Value>(&text) {
@@ -205,7 +220,7 @@ impl Files<'_, '_> {
     }
 
     fn agent(&mut self, step: &Step, work: &AgentWork) {
-        self.exists(work.input_file.as_ref());
+        self.input(work.input_file.as_ref());
         let nothing = Arc::new(Agent::default());
         let (agent, provider) = match &work.who {
             Who::Provider(provider) => (nothing, Some(provider.clone())),

@@ -3,38 +3,25 @@
 //! A step's result is there if the step can have run before, on some path from the start. What is
 //! there on some paths only is left to the run, and to `${path:-text}`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Guards;
 use super::edges::Edge;
 use super::model::*;
 use super::problem::Gather;
 use super::texts::texts;
-use super::vars::{BadRef, ROOTS, Ref, Segment, parse_path, refs};
 use crate::suggest;
+use crate::vars::{self, LOOP_FIELDS, Part, Path, ROOTS, RUN_FIELDS, STEP_FIELDS};
 
-/// The fields of a step's result.
-const FIELDS: &[&str] = &[
-    "exit_code",
-    "output",
-    "lines",
-    "json",
-    "duration",
-    "tail",
-    "note",
-    "status",
-    "error",
-    "attempt",
-    "visit",
-    "truncated",
-    "files",
-    "start_time",
-    "end_time",
-    "step_name",
-    "json_data",
-];
-const RUN: &[&str] = &["id", "root", "files", "timestamp_utc"];
-const LOOP: &[&str] = &["index", "total"];
+/// A variable that a text or `items_from` names.
+struct Ref<'v> {
+    /// As it is written, braces included.
+    raw: &'v str,
+    /// What it names.
+    path: &'v Path,
+    /// Whether some text stands in where it is undefined.
+    has_default: bool,
+}
 
 /// Nothing, or what is wrong and a hint.
 pub(super) type Verdict = Result<(), (String, Option<String>)>;
@@ -91,7 +78,7 @@ pub(super) struct Vars<'a, 't> {
     pub(super) workflow: &'a Workflow,
     edges: &'a [Vec<Edge>],
     broken_flow: bool,
-    pub(super) names: HashMap<&'a str, StepId>,
+    pub(super) names: BTreeMap<&'a str, StepId>,
     state: Vec<&'a str>,
     /// What can come after a step, by its id.
     reach: HashMap<StepId, Vec<bool>>,
@@ -146,75 +133,68 @@ impl<'a> Vars<'a, '_> {
     }
 
     fn text(&mut self, id: StepId, text: &Text, moment: Moment) {
-        for found in refs(&text.value) {
-            match found {
-                Ok(found) => {
-                    if let Err((message, hint)) = self.reference(id, &found, moment) {
-                        let place = self.out.within(text.place, &found.raw);
-                        self.out.fault_with(place, message, hint);
-                    }
-                }
-                Err(BadRef { raw, message, hint }) => {
-                    let place = self.out.within(text.place, &raw);
-                    self.out.hinted(place, message, hint);
-                }
+        let (cut, faults) = vars::Text::scan(&text.value);
+        for fault in faults {
+            let raw = vars::written(&text.value, fault.at);
+            let place = self.out.within(text.place, first_line(raw));
+            self.out.fault_with(place, fault.message, fault.hint);
+        }
+        for var in cut.names() {
+            let found = Ref {
+                raw: vars::written(&text.value, var.at),
+                path: &var.path,
+                has_default: var.default.is_some(),
+            };
+            if let Err((message, hint)) = self.reference(id, &found, moment) {
+                let place = self.out.within(text.place, first_line(found.raw));
+                self.out.fault_with(place, message, hint);
             }
         }
     }
 
     fn items_from(&mut self, id: StepId, from: &Text) {
-        let path = from.value.trim();
-        let path = path
-            .strip_prefix("${")
-            .and_then(|p| p.strip_suffix('}'))
-            .unwrap_or(path);
-        let Some(mut segments) = parse_path(path) else {
+        let raw = from.value.trim();
+        let bare = raw.strip_prefix("${").and_then(|p| p.strip_suffix('}'));
+        let raw = bare.unwrap_or(raw);
+        let Ok(path) = Path::parse(raw) else {
             let message = format!("`items_from: {}` is not a path", from.value);
             let hint = "write a path such as `steps.X.json.files`";
             return self.out.hinted(from.place, message, hint);
         };
-        let Segment::Key(root) = segments.remove(0) else {
-            return;
+        let found = Ref {
+            raw,
+            path: &path,
+            has_default: false,
         };
-        let reference = Ref {
-            raw: path.to_owned(),
-            root,
-            rest: segments,
-            default: None,
-        };
-        if let Err((message, hint)) = self.reference(id, &reference, Moment::Before) {
+        if let Err((message, hint)) = self.reference(id, &found, Moment::Before) {
             self.out.fault_with(from.place, message, hint);
         }
     }
 
     /// Whether a variable can have a value here.
-    fn reference(&mut self, id: StepId, r: &Ref, moment: Moment) -> Verdict {
-        let raw = &r.raw;
-        let first = match r.rest.first() {
-            Some(Segment::Key(key)) => Some(key.as_str()),
-            _ => None,
-        };
+    fn reference(&mut self, id: StepId, r: &Ref<'_>, moment: Moment) -> Verdict {
+        let (raw, root) = (r.raw, r.path.root());
+        let first = r.path.field(0);
         let known = |words: &[&str]| match first {
             Some(word) if words.contains(&word) => Ok(()),
             Some(word) => Err((
-                format!("`{raw}`: there is no `{}.{word}`", r.root),
+                format!("`{raw}`: there is no `{root}.{word}`"),
                 suggest::hint(word, words),
             )),
-            None if r.root == "loop" || r.root == "run" => Err((
+            None if root == "loop" || root == "run" => Err((
                 format!("`{raw}` says nothing by itself"),
                 Some(format!(
-                    "known here: `{}.{}`",
-                    r.root,
-                    words.join(&format!("`, `{}.", r.root))
+                    "known here: `{root}.{}`",
+                    words.join(&format!("`, `{root}."))
                 )),
             )),
             None => Ok(()),
         };
         let item = self.item(id);
-        match r.root.as_str() {
+        match root {
             "request" | "reply" | "input" | "STATE_FILE" => Ok(()),
-            "run" => known(RUN),
-            "loop" if item.is_some() => known(LOOP),
+            "run" => known(RUN_FIELDS),
+            "loop" if item.is_some() => known(LOOP_FIELDS),
             "item" if item.is_some() => Ok(()),
             root if Some(root) == item => Ok(()),
             "item" | "loop" => Err((
@@ -224,10 +204,6 @@ impl<'a> Vars<'a, '_> {
             "steps" => self.result(id, r, first, moment),
             "context" => self.declared(r, first, "context"),
             "state" => self.declared(r, first, "state"),
-            "env" => Err((
-                format!("`{raw}`: the environment is not put into texts"),
-                Some("list the variable under `inherit_env` or `secrets`; the program reads it itself".to_owned()),
-            )),
             root => Err(self.unknown_root(id, root, raw)),
         }
     }
@@ -247,7 +223,7 @@ impl<'a> Vars<'a, '_> {
     }
 
     /// `context.k` and `state.k`, unless there is a text to stand in.
-    fn declared(&self, r: &Ref, first: Option<&str>, root: &str) -> Verdict {
+    fn declared(&self, r: &Ref<'_>, first: Option<&str>, root: &str) -> Verdict {
         let Some(key) = first else {
             return Ok(());
         };
@@ -255,7 +231,7 @@ impl<'a> Vars<'a, '_> {
             "context" => self.workflow.context.keys().map(String::as_str).collect(),
             _ => self.state.clone(),
         };
-        if r.default.is_some() || known.contains(&key) {
+        if r.has_default || known.contains(&key) {
             return Ok(());
         }
         let near = suggest::suggest(key, known.iter().copied());
@@ -270,8 +246,8 @@ impl<'a> Vars<'a, '_> {
     }
 
     /// `steps.X...`.
-    fn result(&mut self, id: StepId, r: &Ref, name: Option<&str>, moment: Moment) -> Verdict {
-        let raw = &r.raw;
+    fn result(&mut self, id: StepId, r: &Ref<'_>, name: Option<&str>, moment: Moment) -> Verdict {
+        let raw = r.raw;
         let Some(name) = name else {
             return Err((
                 format!("`{raw}` names no step"),
@@ -287,8 +263,8 @@ impl<'a> Vars<'a, '_> {
             ));
         };
         self.visible(id, of, raw)?;
-        self.field(of, &r.rest[1..], raw)?;
-        if r.default.is_none() && !self.broken_flow && !self.can_have_run(of, id, moment) {
+        self.field(of, &r.path.parts()[1..], raw)?;
+        if !r.has_default && !self.broken_flow && !self.can_have_run(of, id, moment) {
             return Err((
                 format!("`{raw}`: step `{name}` never runs before this"),
                 Some(format!(
@@ -321,13 +297,13 @@ impl<'a> Vars<'a, '_> {
     }
 
     /// What comes after the name of the step.
-    fn field(&self, of: StepId, rest: &[Segment], raw: &str) -> Verdict {
+    fn field(&self, of: StepId, rest: &[Part], raw: &str) -> Verdict {
         let step = self.workflow.step(of);
         match (rest.first(), &step.work) {
             (None, _) => Ok(()),
-            (Some(Segment::Index(_)), Work::ForEach(each)) => match rest.get(1) {
+            (Some(Part::Index(_)), Work::ForEach(each)) => match rest.get(1) {
                 None => Ok(()),
-                Some(Segment::Key(name)) => {
+                Some(Part::Field(name)) => {
                     let body = each.body.iter().copied();
                     let found = body
                         .into_iter()
@@ -343,23 +319,23 @@ impl<'a> Vars<'a, '_> {
                         )),
                     }
                 }
-                Some(Segment::Index(_)) => Err((
+                Some(Part::Index(_)) => Err((
                     format!("`{raw}`: a step of the body is expected after the item"),
                     None,
                 )),
             },
-            (Some(Segment::Index(_)), _) => Err((
+            (Some(Part::Index(_)), _) => Err((
                 format!(
                     "`{raw}`: `{}` is no loop, and has no items",
                     step.name.value
                 ),
                 None,
             )),
-            (Some(Segment::Key(field)), _) if !FIELDS.contains(&field.as_str()) => Err((
+            (Some(Part::Field(field)), _) if !STEP_FIELDS.contains(&field.as_str()) => Err((
                 format!("`{raw}`: the result of a step has no `{field}`"),
-                suggest::hint(field, FIELDS),
+                suggest::hint(field, STEP_FIELDS),
             )),
-            (Some(Segment::Key(field)), _) => captured(step, field, raw),
+            (Some(Part::Field(field)), _) => captured(step, field, raw),
         }
     }
 
@@ -387,6 +363,11 @@ impl<'a> Vars<'a, '_> {
             Level::Body(parent) => self.outward(parent, inside),
         }
     }
+}
+
+/// What a place in the file is looked for by.
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }
 
 /// `json` and `lines` are there only if the output is read that way.

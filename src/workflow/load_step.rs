@@ -311,7 +311,7 @@ impl Loader<'_, '_, '_> {
     fn item_name(&mut self, name: &str, each: &Node) {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let good = name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(word);
-        let taken = name != "item" && super::vars::ROOTS.contains(&name);
+        let taken = name != "item" && crate::vars::ROOTS.contains(&name);
         if good && !taken {
             return;
         }

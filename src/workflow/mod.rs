@@ -23,7 +23,6 @@ pub mod schema;
 mod step_fields;
 mod svg;
 mod texts;
-pub mod vars;
 mod work;
 
 pub use cel::Cel;

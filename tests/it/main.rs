@@ -3,6 +3,7 @@
 //! - `harness`: the test bed, and nothing that checks a promise
 //! - `props`: gates and unique words for tests of running agents
 //! - `agents`: a provider's life: start, environment, limits, output, and nothing left of it
+//! - `authors`: `check`, `graph`, `schema`: workflows good, bad and hostile, and the shipped ones
 //! - `bad_input`: tasks, agents and settings that are not valid: rejected, with reason and place
 //! - `chains`: answers that go on: `then`, people, recordings
 //! - `crash`: `kill -9` and I/O errors at every point of the order on disk
@@ -19,6 +20,7 @@
 //! - `watchers`: several watchers on one root, and watchers inside agents
 
 mod agents;
+mod authors;
 mod bad_input;
 mod chains;
 mod crash;
