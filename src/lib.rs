@@ -39,7 +39,7 @@
 //! - What was committed is not run again; what was not is run again only after a crash or a declared
 //!   retry.
 //! - No path is opened under the root but by a folder's handle and a name of one component.
-//! - The library never prints.
+//! - Only [`commands`] and [`report`] print.
 
 pub mod access;
 pub mod agent;
