@@ -113,6 +113,7 @@ fn eight_watchers_of_which_one_dies_again_and_again_do_every_task_once() {
 /// Many short tasks, so that a kill strikes between any two steps of them.
 fn echoes_under_fire(watchers: usize) {
     let bed = Bed::new();
+    bed.settings("limits: {interrupted: 100}\n");
     drop_many(&bed, 2000, "echo");
     work_under_fire(&bed, watchers, 2000, "echo");
     assert_each_once(&bed, 2000, "echo");
