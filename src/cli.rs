@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use crate::disk::Durability;
 use crate::units::parse_duration;
+use crate::workflow::graph::Format;
 
 /// Runs command-line agents out of plain folders.
 ///
@@ -22,7 +23,7 @@ use crate::units::parse_duration;
     disable_help_subcommand = true
 )]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 safety violation, 3 state corrupted, 4 waiting for a person,\n64 bad usage, 65 invalid task or settings, 75 something else holds it, 130 SIGINT, 143 SIGTERM"
+    after_help = "Exit codes: 0 done, 1 failed, 2 safety violation, 3 state corrupted, 4 waiting for a person,\n64 bad usage, 65 invalid workflow, task or settings, 75 something else holds it, 130 SIGINT, 143 SIGTERM"
 )]
 pub struct Cli {
     /// The root to work in [default: the nearest parent folder with inbox/ and specs/orch.yaml]
@@ -37,7 +38,7 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a root: settings, three agents to start from, .gitignore
+    /// Make a root: settings, three agents and a workflow to start from, .gitignore
     Init(Init),
     /// Show all of it on a scratch root, with nothing installed
     Demo(Demo),
@@ -55,6 +56,12 @@ pub enum Command {
     Retry(Target),
     /// Cancel a waiting or running task
     Cancel(Target),
+    /// Check workflows: every fault with its place, and the proof that a run ends
+    Check(Check),
+    /// Draw a workflow
+    Graph(Graph),
+    /// Print the JSON Schema of workflow files, for editors
+    Schema,
     /// Remove finished tasks that are older than a while, with their results
     CleanProcessed(CleanProcessed),
     /// Check the root, the providers and what this system offers
@@ -199,6 +206,27 @@ pub struct Log {
     /// One JSON record per line
     #[arg(long)]
     pub json: bool,
+}
+
+/// `orch check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Names in specs/, or paths [default: every workflow in specs/]
+    #[arg(value_name = "WORKFLOW")]
+    pub workflows: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `orch graph`.
+#[derive(Debug, Args)]
+pub struct Graph {
+    /// A name in specs/, or a path
+    pub workflow: String,
+    /// The language of the drawing
+    #[arg(long, value_name = "FORMAT", default_value = "mermaid")]
+    pub format: Format,
 }
 
 /// `orch clean-processed`.

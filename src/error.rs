@@ -53,6 +53,7 @@ pub mod exit {
 pub enum Kind {
     FileNotFound,
     YamlParseError,
+    WorkflowValidationError,
     InvalidTask,
     InvalidSettings,
     UnknownAgent,
@@ -60,7 +61,11 @@ pub enum Kind {
     UnknownWorkflow,
     UnknownDir,
     MissingTemplateKeyError,
+    UndefinedVariableError,
+    ExpressionError,
+    DependencyNotFoundError,
     JsonParseError,
+    SchemaError,
     OutputTooLargeError,
     TimeoutExpired,
     ProviderNotFound,
@@ -69,6 +74,8 @@ pub enum Kind {
     RateLimited,
     PermissionDenied,
     NoRecording,
+    StepFailed,
+    StateNotFound,
     Rejected,
     Cancelled,
     Interrupted,
@@ -90,6 +97,7 @@ impl Kind {
             Kind::StateCorrupted => exit::CORRUPTED,
             Kind::Usage => exit::USAGE,
             Kind::YamlParseError
+            | Kind::WorkflowValidationError
             | Kind::InvalidTask
             | Kind::InvalidSettings
             | Kind::UnknownAgent

@@ -6,9 +6,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,11 +16,10 @@ use crate::error::{Fault, Kind, Result};
 use crate::process::resolve_program;
 use crate::provider::{self, Provider, UserProviders};
 use crate::settings::{self, Limits, Settings};
+use crate::specs::read_text;
 use crate::suggest::suggest;
 use crate::task::AgentName;
 
-/// No file of `specs/` is read beyond this.
-const MAX_SPEC_BYTES: u64 = 256 << 10;
 /// Variables that every agent gets, where they are set.
 const BASE_ENV: [&str; 6] = ["HOME", "LANG", "TERM", "USER", "TMPDIR", "LOGNAME"];
 
@@ -203,8 +201,9 @@ impl Registry {
 impl State {
     fn read(root: &Path) -> Result<State> {
         let before = stamps(root);
-        let settings = Settings::parse(&read(&root.join(settings::FILE))?.unwrap_or_default())?;
-        let providers = match read(&root.join(provider::FILE))? {
+        let settings =
+            Settings::parse(&read_text(&root.join(settings::FILE))?.unwrap_or_default())?;
+        let providers = match read_text(&root.join(provider::FILE))? {
             Some(text) => provider::parse(&text)?,
             None => UserProviders::new(),
         };
@@ -382,7 +381,7 @@ fn agent_files(root: &Path) -> Vec<String> {
 }
 
 fn read_agent(path: &Path, name: &AgentName) -> Result<Option<Arc<Agent>>> {
-    let Some(text) = read(path)? else {
+    let Some(text) = read_text(path)? else {
         return Ok(None);
     };
     let (agent, notes) = agent::parse(name, &text)?;
@@ -390,42 +389,4 @@ fn read_agent(path: &Path, name: &AgentName) -> Result<Option<Arc<Agent>>> {
         tracing::info!(agent = name.as_str(), "{note}");
     }
     Ok(Some(Arc::new(agent)))
-}
-
-/// A file's text, or `None` where there is no such file.
-fn read(path: &Path) -> Result<Option<String>> {
-    // Without waiting: a fifo in the place of a file must not stop a watcher.
-    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = match OpenOptions::new()
-        .read(true)
-        .custom_flags(nonblocking)
-        .open(path)
-    {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(|e| Fault::io("open", path, &e))?,
-    };
-    if !file.metadata().is_ok_and(|meta| meta.is_file()) {
-        let message = format!("`{}` is not a regular file", path.display());
-        return Err(Fault::new(Kind::InvalidSettings, message).hint("put a text file in its place"));
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_SPEC_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| Fault::io("read", path, &e))?;
-    if bytes.len() as u64 > MAX_SPEC_BYTES {
-        return Err(Fault::new(
-            Kind::InvalidSettings,
-            format!("`{}` is larger than 256 KiB", path.display()),
-        ));
-    }
-    String::from_utf8(bytes).map(Some).map_err(|e| {
-        Fault::new(
-            Kind::InvalidSettings,
-            format!(
-                "`{}` is not UTF-8: byte {}",
-                path.display(),
-                e.utf8_error().valid_up_to()
-            ),
-        )
-    })
 }

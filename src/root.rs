@@ -45,14 +45,18 @@ impl Root {
         }
     }
 
+    /// The path of the root that the user means, for those who only read `specs/`: nothing is
+    /// opened and nothing made.
+    pub fn locate(named: Option<&Path>) -> Result<PathBuf> {
+        match named {
+            Some(path) => whole(path),
+            None => whole(&nearest()?),
+        }
+    }
+
     /// Opens a root, making the runtime folders that are missing.
     pub fn open(path: &Path) -> Result<Root> {
-        let path = std::fs::canonicalize(path).map_err(|e| not_a_root(path, &e.to_string()))?;
-        for needed in ["inbox", "specs/orch.yaml"] {
-            if !path.join(needed).exists() {
-                return Err(not_a_root(&path, &format!("it has no `{needed}`")));
-            }
-        }
+        let path = whole(path)?;
         let open = || -> io::Result<Root> {
             let dir = Dir::open_named_by_user(&path)?;
             Ok(Root {
@@ -112,6 +116,17 @@ fn not_opened(path: &Path, error: &io::Error) -> Fault {
         None => Fault::io("open the folders of the root", path, error),
     }
     .hint(hint)
+}
+
+/// The absolute path of a root, if it is one.
+fn whole(path: &Path) -> Result<PathBuf> {
+    let path = std::fs::canonicalize(path).map_err(|e| not_a_root(path, &e.to_string()))?;
+    for needed in ["inbox", "specs/orch.yaml"] {
+        if !path.join(needed).exists() {
+            return Err(not_a_root(&path, &format!("it has no `{needed}`")));
+        }
+    }
+    Ok(path)
 }
 
 fn nearest() -> Result<PathBuf> {

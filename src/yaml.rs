@@ -1,11 +1,13 @@
 //! YAML text in, typed values out, every fault with its line and column.
 //!
 //! The only module that touches `serde_yaml`, whose silent gaps are closed here: each text is first
-//! walked by `check`, and only what that walk accepts is given to the type that is asked for. It
-//! never reads a file and never guesses what a doubtful text may mean.
+//! walked by `check`, and only what that walk accepts is given to the type that is asked for. Where
+//! all faults are wanted at once, `tree` keeps the place of every value. It never reads a file and
+//! never guesses what a doubtful text may mean.
 
 mod check;
 mod flow;
+pub mod tree;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -76,6 +78,15 @@ pub fn hinted(message: &str, hint: Option<&str>) -> String {
     match hint {
         Some(hint) => format!("{message}{HINT_MARK}{hint}"),
         None => message.to_owned(),
+    }
+}
+
+/// A message of `serde` parted into what is wrong and its hint.
+#[must_use]
+pub fn unhinted(message: &str) -> (String, Option<String>) {
+    match message.split_once(HINT_MARK) {
+        Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
+        None => (message.to_owned(), None),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::report::{Paint, clean_line, print};
 use crate::root::RUNTIME_FOLDERS;
 use crate::safety::Dir;
 use crate::suggest;
+use crate::workflow::schema;
 
 const SETTINGS: &str = include_str!("init/orch.yaml");
 const PROVIDERS: &str = include_str!("init/providers.yaml");
@@ -20,6 +21,9 @@ const AGENTS: [(&str, &str); 3] = [
     ("engineer", include_str!("init/engineer.md")),
     ("reviewer", include_str!("init/reviewer.md")),
 ];
+
+/// The workflows; the ones of this repository, so that there is one text of each.
+const WORKFLOWS: [(&str, &str); 1] = [("handoff.yaml", include_str!("../../specs/handoff.yaml"))];
 
 /// What stands under `dirs` in a root that is on its own.
 const NO_DIRS: &str = "# dirs:\n#   app: {path: ~/src/app}\n# dir: app";
@@ -179,6 +183,12 @@ fn make(path: &Path, provider: &str) -> io::Result<Made> {
         inbox.make(agent)?;
         made.file(&agents, "specs/agents/", &format!("{agent}.md"), text)?;
     }
+    for (file, text) in WORKFLOWS {
+        made.file(&specs, "specs/", file, text)?;
+    }
+    let schemas = specs.make("schemas")?;
+    let schema = schema::text();
+    made.file(&schemas, "specs/schemas/", "workflow.json", &schema)?;
     made.file(&specs, "specs/", "providers.yaml", PROVIDERS)?;
     made.file(&root, "", ".gitignore", GITIGNORE)?;
     // Last: with it, the folder is a root.

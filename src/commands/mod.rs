@@ -1,13 +1,16 @@
 //! One short file per command. A command reads its words, asks the library, and prints.
 
 mod cancel;
+mod check;
 mod clean_processed;
 mod completions;
 mod demo;
 mod doctor;
+mod graph;
 mod init;
 mod log;
 mod retry;
+mod schema;
 mod send;
 mod show;
 mod status;
@@ -37,6 +40,9 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Log(words) => log::run(root, &words),
         Command::Retry(words) => retry::run(root, &words),
         Command::Cancel(words) => cancel::run(root, &words),
+        Command::Check(words) => check::run(root, &words),
+        Command::Graph(words) => graph::run(root, &words),
+        Command::Schema => schema::run(),
         Command::CleanProcessed(words) => clean_processed::run(root, &words),
         Command::Doctor(words) => doctor::run(root, &words),
         Command::Completions(words) => completions::run(&words),

@@ -19,8 +19,8 @@ const MAX_RAW_BRACKETS: usize = 1_000;
 const MAX_NODES: usize = 300_000;
 const MAX_EXPANDED_BYTES: usize = 4 * 1024 * 1024;
 
-const TAG: &str = "a tag (`!…`) is not supported";
-const TAG_HINT: &str = "put text that begins with `!` in quotes";
+pub(super) const TAG: &str = "a tag (`!…`) is not supported";
+pub(super) const TAG_HINT: &str = "put text that begins with `!` in quotes";
 
 /// What the walk found.
 pub(super) enum Content {
@@ -32,6 +32,16 @@ pub(super) enum Content {
 
 /// Walks the text once (twice where it contains `!!` or `!<`).
 pub(super) fn check(text: &str) -> Result<Content, YamlFault> {
+    limits(text)?;
+    let Some(content) = walk(text)? else {
+        return Ok(Content::Nothing);
+    };
+    shorthand_tags(text)?;
+    Ok(content)
+}
+
+/// What is refused before any parser sees it.
+pub(super) fn limits(text: &str) -> Result<(), YamlFault> {
     if text.len() > MAX_BYTES {
         let message = format!(
             "the YAML is {} long, over the limit of {}",
@@ -41,12 +51,7 @@ pub(super) fn check(text: &str) -> Result<Content, YamlFault> {
         return Err(YamlFault::at(0, 0, message).hint("split it, or move long text to files"));
     }
     raw_brackets(text)?;
-    directives(text)?;
-    let Some(content) = walk(text)? else {
-        return Ok(Content::Nothing);
-    };
-    shorthand_tags(text)?;
-    Ok(content)
+    directives(text)
 }
 
 /// A cheap count, blind to quotes and comments, hence far above the real limit.
@@ -68,7 +73,7 @@ fn raw_brackets(text: &str) -> Result<(), YamlFault> {
     Ok(())
 }
 
-fn too_deep() -> String {
+pub(super) fn too_deep() -> String {
     format!("the nesting is over {MAX_DEPTH} levels deep")
 }
 

@@ -268,3 +268,29 @@ fn flow_style_is_read_back_whatever_the_text() {
         }
     }
 }
+
+#[test]
+fn the_tree_and_the_reader_agree() {
+    let texts = [
+        "a: 1\nb: -1\nc: 0x10\nd: 010\ne: 1e3\nf: 1.5\ng: +7\nh: 99999999999999999999\ni: -0",
+        "a: true\nb: True\nc: yes\nd: on\ne: ~\nf: null\ng:\nh: 'true'\ni: \"1\"",
+        "a: |\n  x\n   y\n\nb: >\n  x\n  y\n\n  z\nc: |-\n  x\n",
+        "a: plain text\n  goes on\nb: 'it''s'\nc: \"a\\tb\\u00e9\"",
+        "- [1, {a: b, c: [d]}]\n- {e: , f}\n-\n- - x\n  - y",
+        "a: &x {b: 1}\nc: *x\nd: [*x, *x]",
+        "1: a\ntrue: b\n1.5: c",
+        "a: 12:30\nb: 2024-01-01\nc: .5\nd: -.5\ne: 1_000\nf: 0b11\ng: 0o7\nh: .\ni: -",
+        "a: 'x # y' # z\nb: x#y",
+    ];
+    for text in texts {
+        let (node, faults) = tree::tree(text);
+        let strict = from_str::<Value>(text);
+        match strict {
+            Ok(value) => {
+                assert!(faults.is_empty(), "{text}: {faults:?}");
+                assert_eq!(node.map(|node| node.to_value()), Some(value), "{text}");
+            }
+            Err(_) => assert!(!faults.is_empty(), "{text}"),
+        }
+    }
+}

@@ -10,9 +10,12 @@ use crate::mailbox::Peek;
 use crate::process::resolve_program;
 use crate::provider::{self, Provider, presets};
 use crate::registry::{Registry, Setup, expand_home};
+use crate::report::count;
 use crate::root::Root;
 use crate::settings;
+use crate::specs::{self, Folder};
 use crate::task::AgentName;
+use crate::workflow::{self, Cel};
 
 pub(super) fn check(checks: &mut Checks, root: &Root) {
     checks.area("specs");
@@ -38,6 +41,7 @@ pub(super) fn check(checks: &mut Checks, root: &Root) {
     check_dirs(checks, root, &registry);
     let setups = check_agents(checks, root, &registry);
     check_inboxes(checks, root, &registry);
+    check_workflows(checks, root);
     checks.area("providers");
     check_programs(checks, &registry, &setups);
     check_presets(checks, &setups);
@@ -138,6 +142,36 @@ fn check_inboxes(checks: &mut Checks, root: &Root, registry: &Registry) {
                 "its tasks would be rejected: there is no such agent",
                 todo,
             );
+        }
+    }
+}
+
+/// Every workflow in `specs/`; `orch check` says more of those that are not valid.
+fn check_workflows(checks: &mut Checks, root: &Root) {
+    let Ok(folder) = Folder::open(&root.path) else {
+        // Said of the settings.
+        return;
+    };
+    for file in specs::workflows(&root.path) {
+        let what = format!("workflow {file}");
+        let found = match specs::load(&root.path, &file) {
+            Ok(found) => found,
+            Err(fault) => {
+                checks.fault(what, &fault);
+                continue;
+            }
+        };
+        let checked = workflow::check(&found.file, &found.text, &folder, &Cel);
+        match (checked.report.fault(), checked.workflow) {
+            (None, Some(workflow)) => checks.good(what, count(workflow.steps.len(), "step")),
+            (fault, _) => {
+                let message = fault.map(|fault| fault.message).unwrap_or_default();
+                checks.bad(
+                    what,
+                    message,
+                    format!("`orch check {file}` shows every fault"),
+                );
+            }
         }
     }
 }

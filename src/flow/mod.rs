@@ -1,0 +1,407 @@
+//! What happens next: a state and an event in, the next state and what it calls for out.
+//!
+//! Pure: no file, process, clock or random number. Time comes with the event, and so does what the
+//! disk looked like ([`Facts`]). Recovery and audit are this same function replayed over the log.
+//!
+//! Every pair of state and event that is legal stands in [`step`]; everything else is one
+//! [`Illegal`], and changes nothing.
+
+mod facts;
+mod finish;
+mod loops;
+mod visit;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value};
+
+pub use facts::{Moment, scope, wanted};
+
+use crate::error::{Fault, Kind};
+use crate::state::{
+    Block, Checkpoint, Effect, Event, Facts, Governance, Metadata, Pending, RunState, RunStatus,
+    Stage, VERSION,
+};
+use crate::workflow::Workflow;
+use crate::workflow::model::{StepId, Target};
+
+/// An event that does not fit the state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Illegal(pub String);
+
+/// The state before the first event of a run.
+#[must_use]
+pub fn nothing() -> RunState {
+    RunState {
+        version: VERSION,
+        run_id: String::new(),
+        workflow_name: String::new(),
+        workflow_sha256: String::new(),
+        status: RunStatus::Running,
+        metadata: Metadata::default(),
+        governance: Governance::default(),
+        start_timestamp: String::new(),
+        end_timestamp: None,
+        seq: 0,
+        log_head: String::new(),
+        variables: Map::new(),
+        visits: Default::default(),
+        snapshots: Map::new(),
+        step_results: Map::new(),
+        pending: Vec::new(),
+        state: Map::new(),
+        transitions: 0,
+        tasks: 0,
+        counts: Default::default(),
+        blocks: Vec::new(),
+        error: None,
+        loops: Default::default(),
+        loop_results: Default::default(),
+        groups: Default::default(),
+        done_once: Default::default(),
+    }
+}
+
+/// Applies an event that happened at `at`. On an error the state must be thrown away.
+///
+/// # Errors
+/// Where the event does not fit the state.
+pub fn step(
+    workflow: &Workflow,
+    state: RunState,
+    at: &str,
+    event: &Event,
+) -> Result<(RunState, Vec<Effect>), Illegal> {
+    let mut flow = Run {
+        workflow,
+        state,
+        at,
+        facts: match event {
+            Event::Entered { facts, .. }
+            | Event::Finished { facts, .. }
+            | Event::Resumed { facts } => facts.clone(),
+            _ => Facts::default(),
+        },
+        effects: Vec::new(),
+    };
+    flow.apply(event)?;
+    flow.state.seq += 1;
+    Ok((flow.state, flow.effects))
+}
+
+/// One application of an event.
+struct Run<'w> {
+    workflow: &'w Workflow,
+    state: RunState,
+    at: &'w str,
+    /// What the disk looked like at this event.
+    facts: Facts,
+    effects: Vec<Effect>,
+}
+
+impl Run<'_> {
+    fn apply(&mut self, event: &Event) -> Result<(), Illegal> {
+        let status = self.state.status;
+        let begun = self.state.seq > 0;
+        match event {
+            Event::Created { .. } if !begun => self.created(event),
+            _ if !begun => illegal("the run does not exist yet"),
+            Event::Entered {
+                task,
+                attempt,
+                facts,
+            } if status == RunStatus::Running => {
+                let pending = self.take_attempt(task, *attempt)?;
+                self.entered(pending, facts)
+            }
+            Event::Retried { task, attempt } if status == RunStatus::Running => {
+                let pending = self.take_attempt(task, *attempt)?;
+                self.effects.push(Effect::Run(pending));
+                Ok(())
+            }
+            // What was started before a block is finished all the same.
+            Event::Finished {
+                task,
+                result,
+                facts,
+            } if !status.is_final() => {
+                let pending = self.finished_pending(task)?;
+                self.finished(pending, (**result).clone(), facts)
+            }
+            Event::Resumed { facts } if status == RunStatus::Blocked => self.resumed(facts),
+            Event::Cancelled if !status.is_final() => {
+                self.end(RunStatus::Cancelled);
+                Ok(())
+            }
+            Event::Stopped { fault } if !status.is_final() => {
+                self.fail(fault.clone());
+                Ok(())
+            }
+            Event::Reset => self.reset(),
+            Event::SpecUpdated { workflow_sha256 } if !status.is_final() => {
+                self.state.workflow_sha256.clone_from(workflow_sha256);
+                Ok(())
+            }
+            _ => illegal(format!(
+                "a run that is {} takes no such event",
+                status.as_str()
+            )),
+        }
+    }
+
+    fn created(&mut self, event: &Event) -> Result<(), Illegal> {
+        let Event::Created {
+            run_id,
+            workflow_name,
+            workflow_sha256,
+            variables,
+        } = event
+        else {
+            return illegal("not the start of a run");
+        };
+        self.state.run_id.clone_from(run_id);
+        self.state.workflow_name.clone_from(workflow_name);
+        self.state.workflow_sha256.clone_from(workflow_sha256);
+        self.state.variables.clone_from(variables);
+        self.begin();
+        Ok(())
+    }
+
+    /// The first step, of a new run or of one that starts over.
+    fn begin(&mut self) {
+        self.state.start_timestamp = self.at.to_owned();
+        self.state.state.clone_from(&self.workflow.state);
+        self.state.set_status(RunStatus::Running);
+        let first = self.workflow.order[0];
+        self.enter(first, None);
+    }
+
+    /// Everything but who it is and how far the log and the tasks have been counted.
+    fn reset(&mut self) -> Result<(), Illegal> {
+        let old = std::mem::replace(&mut self.state, nothing());
+        self.state.run_id = old.run_id;
+        self.state.workflow_name = old.workflow_name;
+        self.state.workflow_sha256 = old.workflow_sha256;
+        self.state.variables = old.variables;
+        self.state.variables.remove("reply");
+        self.state.seq = old.seq;
+        self.state.log_head = old.log_head;
+        self.state.tasks = old.tasks;
+        self.begin();
+        Ok(())
+    }
+
+    /// Goes on from where it is blocked: what was missing may be there now.
+    fn resumed(&mut self, facts: &Facts) -> Result<(), Illegal> {
+        let blocks = std::mem::take(&mut self.state.blocks);
+        if blocks.is_empty() {
+            return illegal("nothing says where the run is blocked");
+        }
+        self.state.governance.blocked_reason = None;
+        self.state.set_status(RunStatus::Running);
+        for block in blocks {
+            let id = self.id(&block.step)?;
+            self.resume_at(id, block, facts);
+        }
+        Ok(())
+    }
+
+    /// The stored result with the present files comes first; the step runs again only where that
+    /// is not enough, and never if it is to run once.
+    fn resume_at(&mut self, id: StepId, block: Block, facts: &Facts) {
+        let once = self.workflow.step(id).once;
+        match (block.stage, self.stored_result(id, block.item)) {
+            (Stage::Requires, _) => self.drop_task(id, block.item),
+            (Stage::Limit, _) => self.enter(id, block.item),
+            (Stage::Ensures, Some(result))
+                if !once && !self.ensured(id, block.item, &result, facts) =>
+            {
+                self.drop_task(id, block.item);
+            }
+            (Stage::Ensures | Stage::Next, Some(result)) => {
+                self.settle(id, block.item, &result, facts);
+            }
+            (Stage::Run, _) if once => self.block(block),
+            (Stage::Run | Stage::Ensures | Stage::Next, _) => self.drop_task(id, block.item),
+        }
+    }
+
+    /// Notes that an attempt at a pending step begins.
+    fn take_attempt(&mut self, task: &str, attempt: u32) -> Result<Pending, Illegal> {
+        let Some(pending) = self.state.pending.iter_mut().find(|p| p.task == task) else {
+            return illegal(format!("`{task}` is not pending"));
+        };
+        if attempt != pending.attempts + 1 {
+            return illegal(format!(
+                "attempt {attempt} at `{task}` follows attempt {}",
+                pending.attempts
+            ));
+        }
+        pending.attempts = attempt;
+        Ok(pending.clone())
+    }
+
+    fn finished_pending(&self, task: &str) -> Result<Pending, Illegal> {
+        match self.state.pending(task) {
+            None => illegal(format!("`{task}` is not pending")),
+            Some(pending) if pending.attempts == 0 => {
+                illegal(format!("`{task}` has a result and was never begun"))
+            }
+            Some(pending) => Ok(pending.clone()),
+        }
+    }
+
+    fn remove_pending(&mut self, task: &str) {
+        self.state.pending.retain(|pending| pending.task != task);
+    }
+
+    fn id(&self, step: &str) -> Result<StepId, Illegal> {
+        self.workflow
+            .find(step)
+            .ok_or_else(|| Illegal(format!("the workflow has no step `{step}`")))
+    }
+
+    /// Says that a transition was made, and counts it.
+    fn checkpoint(
+        &mut self,
+        id: StepId,
+        status: &str,
+        target: &str,
+        reason: &str,
+        guards: Vec<String>,
+    ) {
+        let step = self.workflow.step(id);
+        self.effects.push(Effect::Checkpoint(Checkpoint {
+            phase: step.phase.clone(),
+            step: step.name.value.clone(),
+            status: status.to_owned(),
+            next: target.to_owned(),
+            reason: reason.to_owned(),
+            guards,
+        }));
+    }
+
+    fn block(&mut self, block: Block) {
+        self.state.blocks.push(block);
+        let reasons: Vec<_> = self
+            .state
+            .blocks
+            .iter()
+            .map(|b| b.reason.as_str())
+            .collect();
+        self.state.governance.blocked_reason = Some(reasons.join("; "));
+        self.state.set_status(RunStatus::Blocked);
+        self.effects.push(Effect::Ended(RunStatus::Blocked));
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        self.state.error = Some(fault);
+        self.end(RunStatus::Failed);
+    }
+
+    fn end(&mut self, status: RunStatus) {
+        self.state.pending.clear();
+        self.state.blocks.clear();
+        self.state.loops.clear();
+        self.state.groups.clear();
+        self.state.governance.blocked_reason = None;
+        self.state.end_timestamp = Some(self.at.to_owned());
+        self.state.set_status(status);
+        self.effects.push(Effect::Ended(status));
+    }
+
+    /// Goes where a transition leads.
+    fn go(&mut self, from: StepId, item: Option<usize>, target: Target, reason: &str) {
+        self.state.transitions += 1;
+        if self.state.transitions > self.workflow.max_transitions {
+            let most = self.workflow.max_transitions;
+            return self.fail(
+                Fault::new(
+                    Kind::LimitExceeded,
+                    format!("the run has made {most} transitions and is not done"),
+                )
+                .hint("`max_transitions` is the ceiling for any run of this workflow"),
+            );
+        }
+        match target {
+            Target::Step(id) => self.enter(id, item),
+            Target::End => self.end(RunStatus::Succeeded),
+            Target::Fail => {
+                let fault = self.failure_of(from, item, reason);
+                self.fail(fault);
+            }
+            Target::Block => {
+                let reason = self.failure_of(from, item, reason).message;
+                self.block(Block {
+                    step: self.workflow.step(from).name.value.clone(),
+                    item,
+                    stage: if self.has_failed(from, item) {
+                        Stage::Run
+                    } else {
+                        Stage::Next
+                    },
+                    reason,
+                });
+            }
+            Target::Next => self.item_done(from, item),
+        }
+    }
+
+    /// Why a run fails or is blocked by this step: the given reason, else the step's own error.
+    fn failure_of(&self, id: StepId, item: Option<usize>, reason: &str) -> Fault {
+        let name = &self.workflow.step(id).name.value;
+        let result = self.stored_result(id, item);
+        let error = result.and_then(|result| result.error);
+        match (reason.is_empty(), error) {
+            (false, Some(error)) => Fault {
+                message: reason.to_owned(),
+                ..error
+            },
+            (false, None) => Fault::new(Kind::StepFailed, reason),
+            (true, Some(error)) => Fault {
+                message: format!("step `{name}` failed: {}", error.message),
+                ..error
+            },
+            (true, None) => Fault::new(Kind::StepFailed, format!("step `{name}` leads here")),
+        }
+    }
+}
+
+fn illegal<T>(why: impl Into<String>) -> Result<T, Illegal> {
+    Err(Illegal(why.into()))
+}
+
+/// The value of a number that may come from a variable, and a warning where it was clamped.
+#[must_use]
+pub fn number(
+    number: &crate::workflow::model::Number,
+    variables: &Map<String, Value>,
+) -> (u64, Option<String>) {
+    use crate::workflow::model::Number;
+    let (path, default, min, max) = match number {
+        Number::Fixed(fixed) => return (*fixed, None),
+        Number::From {
+            path,
+            default,
+            min,
+            max,
+        } => (path, default, min, max),
+    };
+    let pointer = format!("/{}", path.replace('.', "/"));
+    let found = Value::Object(variables.clone())
+        .pointer(&pointer)
+        .and_then(|value| match value {
+            Value::String(text) => text.trim().parse().ok(),
+            other => other.as_u64(),
+        });
+    let asked = found.or(*default).unwrap_or(1);
+    let value = asked.clamp(
+        min.unwrap_or(0),
+        max.unwrap_or(u64::MAX).max(min.unwrap_or(0)),
+    );
+    let warning =
+        (value != asked).then(|| format!("`{path}` is {asked}; {value} is taken instead"));
+    (value, warning)
+}
