@@ -27,7 +27,7 @@ pub use convert::{MAX_DEPTH, MAX_VALUES};
 pub use limits::{MAX_BRACKETS, MAX_BYTES, MAX_TOKENS};
 pub use meter::MAX_STEPS;
 
-use names::{Names, Part};
+use names::{Names, Need, Part};
 
 /// Deep enough for [`MAX_TOKENS`] nested calls of parser and evaluator in a debug build, with half of
 /// it to spare. Pages that are never touched cost nothing.
@@ -266,9 +266,18 @@ impl Expr {
         let mut context = Context::with_env(Arc::clone(&ENV));
         let mut input = convert::Input::new();
         for (root, need) in self.names.needs() {
-            if let Some(value) = scope.root(&root) {
+            let value = match &need {
+                Need::Fields(fields) if scope.is_table(&root) => {
+                    Some(input.table(fields, |field| scope.field(&root, field))?)
+                }
+                _ => scope
+                    .root(&root)
+                    .map(|value| input.value(value, &need))
+                    .transpose()?,
+            };
+            if let Some(value) = value {
                 let name = if root == "loop" { limits::LOOP } else { &root };
-                context.add_variable_as_val(name, input.value(value, &need)?);
+                context.add_variable_as_val(name, value);
             }
         }
         answer_exists(&mut context, scope.globs().clone())?;
@@ -322,8 +331,11 @@ fn glob(parts: &[Part], scope: &Scope) -> Option<String> {
         match part {
             Part::Text(text) => glob.push_str(text),
             Part::Path(path) => {
-                let mut value = scope.root(&path[0])?;
-                for field in &path[1..] {
+                let mut value = match path.get(1) {
+                    Some(field) => scope.field(&path[0], field)?,
+                    None => scope.root(&path[0])?,
+                };
+                for field in path.iter().skip(2) {
                     value = value.get(field.as_str())?;
                 }
                 glob.push_str(value.as_str()?);

@@ -175,7 +175,7 @@ pub enum Stage {
     Limit,
 }
 
-/// A loop that is being run.
+/// A loop that is being run, or that failed in the visit that may be resumed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoopState {
     /// What it goes over.
@@ -186,6 +186,12 @@ pub struct LoopState {
     pub wave: Vec<usize>,
     /// When the loop was entered.
     pub start_time: String,
+    /// Which visit of the loop this is.
+    #[serde(default)]
+    pub visit: u64,
+    /// What can go next: an index over the rest, built again where it is missing.
+    #[serde(skip)]
+    pub(crate) plan: crate::flow::Plan,
 }
 
 /// How one item of a loop stands.
@@ -232,7 +238,7 @@ pub struct RunState {
     pub log_head: String,
     /// `request`, `reply`, `input`, `context`, `run`.
     pub variables: Map<String, Value>,
-    /// How often each step was entered.
+    /// How often each step was entered; those of a body, for all items together.
     pub visits: BTreeMap<String, u64>,
     /// Locked decisions.
     pub snapshots: Map<String, Value>,
@@ -274,6 +280,9 @@ pub struct RunState {
 pub struct Group {
     /// The results that are there, by sub-step.
     pub results: BTreeMap<String, StepResult>,
+    /// Those whose `ensures` does not hold yet.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub held: BTreeMap<String, StepResult>,
     /// When it was entered.
     pub start_time: String,
     /// The item of the loop that it belongs to.
@@ -429,6 +438,6 @@ impl RunState {
     /// The pending step with this task.
     #[must_use]
     pub fn pending(&self, task: &str) -> Option<&Pending> {
-        self.pending.iter().find(|pending| pending.task == task)
+        self.pending.get(self.place_of(task)?)
     }
 }

@@ -339,6 +339,12 @@ fn value<'v>(
 
 fn in_scope<'v>(var: &Var, scope: &'v Scope<'_>) -> Result<&'v Value, VarFault> {
     let root = var.path.root();
+    if let [Part::Field(field), rest @ ..] = var.path.parts()
+        && let Some(value) = scope.field(root, field)
+        && let Ok(found) = path::follow(value, rest, field)
+    {
+        return Ok(found);
+    }
     let Some(value) = scope.root(root) else {
         let known: Vec<&str> = scope.names().collect();
         let fault = undefined(var, format!("`{root}` is not known here"));

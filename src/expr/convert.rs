@@ -4,7 +4,7 @@
 //! back maps are sorted by key, so that equal values have equal text. It never guesses: what JSON
 //! cannot hold is refused.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use cel::Value as Cel;
 use cel::common::types::{
@@ -35,6 +35,22 @@ impl Input {
     /// Converts what is needed of a value.
     pub fn value(&mut self, value: &Value, need: &Need) -> Result<Box<dyn Val>, ExprFault> {
         self.convert(value, need, 0)
+    }
+
+    /// Converts the fields that are needed of a map that is not put together.
+    pub fn table<'v>(
+        &mut self,
+        needs: &BTreeMap<String, Need>,
+        field: impl Fn(&str) -> Option<&'v Value>,
+    ) -> Result<Box<dyn Val>, ExprFault> {
+        self.spend(1)?;
+        let mut map: HashMap<CelMapKey<'static>, Box<dyn Val>> = HashMap::new();
+        for (key, need) in needs {
+            if let Some(value) = field(key) {
+                map.insert(CelMapKey::from(key.clone()), self.convert(value, need, 1)?);
+            }
+        }
+        Ok(Box::new(CelMap::from(map)))
     }
 
     fn convert(

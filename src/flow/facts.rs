@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::expr::Expr;
-use crate::scope::Scope;
+use crate::scope::{Scope, Table};
 use crate::state::{Facts, RunState, StepResult};
 use crate::vars::{NoOutputs, Text};
 use crate::workflow::Workflow;
-use crate::workflow::model::{Flow, Step, StepId, When, Work};
+use crate::workflow::model::{Flow, Level, Step, StepId, When, Work};
 
 /// Everything that can be named in a step: for an item of a loop, with that item's own results.
 #[must_use]
@@ -28,21 +29,18 @@ pub fn scope<'s>(
             None => {}
         }
     }
-    scope.set("state", Value::Object(state.state.clone()));
-    scope.set("snapshots", Value::Object(state.snapshots.clone()));
-    scope.set(
-        "approvals",
-        Value::Object(state.governance.approvals.clone()),
-    );
-    scope.set("steps", steps(workflow, state, id, item));
+    scope.table("state", Table::of(&state.state));
+    scope.table("snapshots", Table::of(&state.snapshots));
+    scope.table("approvals", Table::of(&state.governance.approvals));
+    scope.table("steps", steps(workflow, state, id, item));
     scope.set("visits", visits(workflow, state, id, item));
     if let (Some(parent), Some(index)) = (workflow.loop_of(id), item)
         && let Work::ForEach(each) = &workflow.step(parent).work
         && let Some(running) = state.loops.get(&workflow.step(parent).name.value)
         && let Some(value) = running.items.get(index)
     {
-        scope.set("item", value.clone());
-        scope.set(each.name.clone(), value.clone());
+        scope.lend("item", value);
+        scope.lend(each.name.clone(), value);
         scope.set(
             "loop",
             json!({"index": index, "total": running.items.len()}),
@@ -55,8 +53,13 @@ pub fn scope<'s>(
 }
 
 /// The same, with what the step itself has just produced.
-pub(super) fn with_result(scope: &mut Scope<'_>, result: &StepResult) {
-    scope.set("output", output(result));
+pub(super) fn with_result<'s>(scope: &mut Scope<'s>, result: &'s StepResult) {
+    match (&result.json_data, &result.lines, &result.output) {
+        (Some(document), ..) => scope.lend("output", document),
+        (None, Some(lines), _) => scope.set("output", json!(lines)),
+        (None, None, Some(text)) => scope.set("output", text.as_str()),
+        (None, None, None) => scope.set("output", Value::Null),
+    }
     scope.set("exit_code", result.exit_code);
     scope.set("status", json!(result.status));
     scope.set(
@@ -68,33 +71,26 @@ pub(super) fn with_result(scope: &mut Scope<'_>, result: &StepResult) {
     );
 }
 
-fn output(result: &StepResult) -> Value {
-    if let Some(document) = &result.json_data {
-        return document.clone();
-    }
-    match (&result.lines, &result.output) {
-        (Some(lines), _) => json!(lines),
-        (None, Some(text)) => json!(text),
-        (None, None) => Value::Null,
-    }
-}
-
 /// `steps.X` in the words of the dialect.
-fn steps(workflow: &Workflow, state: &RunState, id: StepId, item: Option<usize>) -> Value {
-    let mut all: Map<String, Value> = state
-        .step_results
-        .iter()
-        .map(|(name, value)| (name.clone(), shown(value)))
-        .collect();
+fn steps<'s>(
+    workflow: &Workflow,
+    state: &'s RunState,
+    id: StepId,
+    item: Option<usize>,
+) -> Table<'s> {
+    let mut all = Table::default();
+    for (name, value) in &state.step_results {
+        all.show(name, value, shown);
+    }
     if let (Some(parent), Some(index)) = (workflow.loop_of(id), item)
         && let Some(Value::Array(items)) = state.step_results.get(&workflow.step(parent).name.value)
         && let Some(Value::Object(own)) = items.get(index)
     {
         for (name, value) in own {
-            all.insert(name.clone(), shown(value));
+            all.show(name, value, shown);
         }
     }
-    Value::Object(all)
+    all
 }
 
 /// A result under the names that guards and texts use.
@@ -123,26 +119,64 @@ fn shown(value: &Value) -> Value {
     }
 }
 
+/// How often each step was entered: those of the body in which a step stands, for its item.
 fn visits(workflow: &Workflow, state: &RunState, id: StepId, item: Option<usize>) -> Value {
+    let parent = workflow.loop_of(id).filter(|_| item.is_some());
     let own = item.and_then(|index| {
-        let parent = workflow.loop_of(id)?;
-        let running = state.loops.get(&workflow.step(parent).name.value)?;
+        let running = state.loops.get(&workflow.step(parent?).name.value)?;
         Some(&running.progress.get(index)?.visits)
     });
+    let count = |other: StepId| {
+        let name = &workflow.step(other).name.value;
+        let counts = match own {
+            Some(own) if workflow.loop_of(other) == parent => own,
+            _ => &state.visits,
+        };
+        (name.clone(), json!(counts.get(name).copied().unwrap_or(0)))
+    };
     workflow
-        .steps
-        .iter()
-        .map(|step| {
-            let name = &step.name.value;
-            let count = own
-                .and_then(|own| own.get(name))
-                .or_else(|| state.visits.get(name))
-                .copied()
-                .unwrap_or(0);
-            (name.clone(), json!(count))
-        })
+        .ids()
+        .map(count)
         .collect::<Map<String, Value>>()
         .into()
+}
+
+/// The result of a step that is kept: of one that runs beside others, the one that is held back.
+pub(super) fn stored(
+    workflow: &Workflow,
+    state: &RunState,
+    id: StepId,
+    item: Option<usize>,
+) -> Option<StepResult> {
+    let step = workflow.step(id);
+    let name = &step.name.value;
+    if matches!(step.work, Work::ForEach(_)) {
+        return state.loop_results.get(name).cloned();
+    }
+    if let Level::Parallel(parent) = step.level
+        && let Some(group) = state
+            .groups
+            .get(&group_key(&workflow.step(parent).name.value, item))
+        && let Some(held) = group.held.get(name)
+    {
+        return Some(held.clone());
+    }
+    let value = match (workflow.loop_of(id), item) {
+        (Some(parent), Some(index)) => {
+            let parent = &workflow.step(parent).name.value;
+            state.step_results.get(parent)?.get(index)?.get(name)?
+        }
+        _ => state.step_results.get(name)?,
+    };
+    StepResult::deserialize(value).ok()
+}
+
+/// Under which name a group that is being run is kept.
+pub(super) fn group_key(name: &str, item: Option<usize>) -> String {
+    match item {
+        Some(index) => format!("{name}[{index}]"),
+        None => name.to_owned(),
+    }
 }
 
 /// When a step's guards are asked.
@@ -164,25 +198,85 @@ pub fn wanted(
     moment: Moment<'_>,
 ) -> BTreeSet<String> {
     let mut globs = BTreeSet::new();
-    let mut next = Some(id);
-    // The last of a group or of a loop's items is followed by the guards of what it stands in.
-    while let Some(at) = next {
-        let step = workflow.step(at);
-        let mut scope = scope(workflow, state, at, item, &Facts::default());
-        match moment {
-            Moment::Entering => entering(step, &scope, &mut globs),
-            Moment::Finishing(result) => {
-                with_result(&mut scope, result);
-                finishing(step, &scope, &mut globs);
+    let step = workflow.step(id);
+    let nothing = Facts::default();
+    let fresh = fresh(workflow, state, id, item, moment);
+    let look = |at: StepId| {
+        let mut sees = scope(workflow, state, at, item, &nothing);
+        let mut all = steps(workflow, state, at, item);
+        fresh
+            .iter()
+            .for_each(|(name, value)| all.show(name, value, shown));
+        sees.table("steps", all);
+        sees
+    };
+    let before = stored(workflow, state, id, item).filter(|_| step.once);
+    let mut sees = look(id);
+    match moment {
+        Moment::Entering => {
+            entering(step, &sees, &mut globs);
+            if let Some(result) = &before {
+                with_result(&mut sees, result);
             }
         }
-        next = match step.level {
-            crate::workflow::model::Level::Top => None,
-            crate::workflow::model::Level::Body(up)
-            | crate::workflow::model::Level::Parallel(up) => Some(up),
-        };
+        Moment::Finishing(result) => with_result(&mut sees, result),
+    }
+    // Also at the entry: a loop may be empty, and what runs once may have its result.
+    finishing(step, &sees, &mut globs);
+    // The last of a group or of a loop's items is followed by the guards of what it stands in.
+    let mut level = step.level;
+    while let Level::Body(up) | Level::Parallel(up) = level {
+        finishing(workflow.step(up), &look(up), &mut globs);
+        level = workflow.step(up).level;
     }
     globs
+}
+
+/// The globs that a resume has to bring with it.
+#[must_use]
+pub fn wanted_on_resume(workflow: &Workflow, state: &RunState) -> BTreeSet<String> {
+    let mut globs = BTreeSet::new();
+    for block in &state.blocks {
+        if let Some(id) = workflow.find(&block.step)
+            && let Some(result) = stored(workflow, state, id, block.item)
+        {
+            globs.extend(wanted(
+                workflow,
+                state,
+                id,
+                block.item,
+                Moment::Finishing(&result),
+            ));
+        }
+    }
+    globs
+}
+
+/// The results that will be there when the guards are asked: this one, and those of its group.
+fn fresh(
+    workflow: &Workflow,
+    state: &RunState,
+    id: StepId,
+    item: Option<usize>,
+    moment: Moment<'_>,
+) -> Vec<(String, Value)> {
+    let mut fresh = Vec::new();
+    if let Level::Parallel(parent) = workflow.step(id).level
+        && let Some(group) = state
+            .groups
+            .get(&group_key(&workflow.step(parent).name.value, item))
+    {
+        fresh.extend(
+            group
+                .results
+                .iter()
+                .map(|(name, result)| (name.clone(), json!(result))),
+        );
+    }
+    if let Moment::Finishing(result) = moment {
+        fresh.push((workflow.step(id).name.value.clone(), json!(result)));
+    }
+    fresh
 }
 
 fn entering(step: &Step, scope: &Scope<'_>, globs: &mut BTreeSet<String>) {

@@ -2,25 +2,32 @@
 
 use serde_json::{Map, Value};
 
-use super::facts::{scope, with_result};
-use super::visit::{check, filled, first_unmet, shown};
+use super::facts::{scope, stored, with_result};
+use super::visit::{check, filled, gates, shown};
 use super::{Illegal, Run};
 use crate::error::{Fault, Kind};
 use crate::expr::Expr;
 use crate::scope::Scope;
-use crate::state::{Block, Facts, Pending, Stage, StepResult, StepStatus};
-use crate::workflow::model::{Flow, Level, Row, StepId, Target, Work};
+use crate::state::{Block, Pending, Stage, StepResult, StepStatus};
+use crate::workflow::model::{Flow, Level, Row, StepId, Target, Text, Work};
 
 /// Where a result leads, and why.
-struct Decision {
-    target: Target,
+pub(super) struct Decision {
+    outcome: Outcome,
     reason: String,
-    set: Vec<(String, Value)>,
+    /// The fields of the document that change, whole.
+    set: Map<String, Value>,
     guards: Vec<String>,
 }
 
+enum Outcome {
+    Go(Target),
+    /// A failure that nothing handles: of an item, else of the run.
+    Unhandled,
+}
+
 /// Why it leads nowhere.
-struct Stuck {
+pub(super) struct Stuck {
     reason: String,
     guards: Vec<String>,
 }
@@ -30,7 +37,6 @@ impl Run<'_> {
         &mut self,
         pending: Pending,
         mut result: StepResult,
-        facts: &Facts,
     ) -> Result<(), Illegal> {
         let id = self.id(&pending.step)?;
         if result.attempt != pending.attempts {
@@ -39,83 +45,109 @@ impl Run<'_> {
                 pending.task, pending.attempts, result.attempt
             ));
         }
-        result.visit = pending.visit;
-        self.remove_pending(&pending.task);
-        let step = self.workflow.step(id);
-        if step.once && result.status == StepStatus::Succeeded {
-            self.state.done_once.insert(pending.step.clone());
+        if result.status == StepStatus::Skipped {
+            return super::illegal(format!(
+                "`{}` was begun and cannot be skipped",
+                pending.task
+            ));
         }
+        result.visit = pending.visit;
+        result.step_name.clone_from(&pending.step);
+        self.remove_pending(&pending.task);
         if let Some(fault) = uncatchable(&result) {
             self.store(id, pending.item, result);
             self.fail(fault);
             return Ok(());
         }
-        if self.is_in_group(id) {
-            self.finished_in_group(id, pending.item, result, facts);
-        } else {
-            self.store(id, pending.item, result.clone());
-            self.settle(id, pending.item, &result, facts);
-        }
+        self.commit(id, pending.item, result);
         Ok(())
     }
 
-    /// Whether everything holds that must hold after success.
-    pub(super) fn ensured(
-        &self,
-        id: StepId,
-        item: Option<usize>,
-        result: &StepResult,
-        facts: &Facts,
-    ) -> bool {
-        let mut sees = scope(self.workflow, &self.state, id, item, facts);
-        with_result(&mut sees, result);
-        first_unmet(&self.workflow.step(id).ensures, &sees).is_none()
+    /// Keeps a result, and goes where it leads.
+    pub(super) fn commit(&mut self, id: StepId, item: Option<usize>, result: StepResult) {
+        let step = self.workflow.step(id);
+        if step.once && result.status == StepStatus::Succeeded {
+            self.state.done_once.insert(step.name.value.clone());
+        }
+        match self.group_of(id, item) {
+            Some(group) => {
+                group.held.insert(step.name.value.clone(), result.clone());
+            }
+            None => self.store(id, item, result.clone()),
+        }
+        self.settle(id, item, &result);
     }
 
-    /// Decides where a stored result leads, and goes there.
-    pub(super) fn settle(
+    /// What guards see at a step, with its result if there is one.
+    pub(super) fn sees<'s>(
+        &'s self,
+        id: StepId,
+        item: Option<usize>,
+        result: Option<&'s StepResult>,
+    ) -> Scope<'s> {
+        let mut sees = scope(self.workflow, &self.state, id, item, &self.facts);
+        if let Some(result) = result {
+            with_result(&mut sees, result);
+        }
+        sees
+    }
+
+    /// Decides where a kept result leads, and goes there.
+    pub(super) fn settle(&mut self, id: StepId, item: Option<usize>, result: &StepResult) {
+        if result.status == StepStatus::Succeeded {
+            let asked = gates(
+                &self.workflow.step(id).ensures,
+                &self.sees(id, item, Some(result)),
+            );
+            if let Some(reason) = asked.unmet {
+                return self.halt(id, item, Stage::Ensures, "OK", reason, asked.guards);
+            }
+        }
+        if self.is_in_group(id) {
+            return self.join(id, item, result.clone());
+        }
+        self.transit(id, item, result);
+    }
+
+    /// The transition, once everything holds.
+    pub(super) fn transit(&mut self, id: StepId, item: Option<usize>, result: &StepResult) {
+        match self.decide(id, item, result) {
+            Ok(decision) => self.follow(id, item, result, decision),
+            Err(stuck) => self.halt(
+                id,
+                item,
+                Stage::Next,
+                word(result),
+                stuck.reason,
+                stuck.guards,
+            ),
+        }
+    }
+
+    pub(super) fn follow(
         &mut self,
         id: StepId,
         item: Option<usize>,
         result: &StepResult,
-        facts: &Facts,
+        decision: Decision,
     ) {
-        let step = self.workflow.step(id);
-        let word = if result.status == StepStatus::Failed {
-            "FAIL"
-        } else {
-            "OK"
+        self.state.state.extend(decision.set);
+        let failed_item = matches!(decision.outcome, Outcome::Unhandled) && self.is_item(id, item);
+        let target = match decision.outcome {
+            Outcome::Go(target) => target,
+            Outcome::Unhandled if failed_item => Target::Next,
+            Outcome::Unhandled => Target::Fail,
         };
-        let mut sees = scope(self.workflow, &self.state, id, item, facts);
-        with_result(&mut sees, result);
-        if result.status == StepStatus::Succeeded
-            && let Some(reason) = first_unmet(&step.ensures, &sees)
-        {
-            drop(sees);
-            return self.halt(id, item, Stage::Ensures, word, reason, Vec::new());
-        }
-        let decided = self.decide(id, result, &sees);
-        drop(sees);
-        match decided {
-            Ok(decision) => {
-                for (path, value) in decision.set {
-                    put(&mut self.state.state, &path, value);
-                }
-                let shown = self.workflow.target_name(decision.target).to_owned();
-                self.checkpoint(id, word, &shown, &decision.reason, decision.guards);
-                if decision.target == Target::Fail
-                    && self.is_item(id, item)
-                    && !self.is_written(id, Target::Fail)
-                {
-                    return self.item_failed(id, item, result.exit_code);
-                }
-                self.go(id, item, decision.target, &decision.reason);
-            }
-            Err(stuck) => self.halt(id, item, Stage::Next, word, stuck.reason, stuck.guards),
+        let shown = self.workflow.target_name(target).to_owned();
+        self.checkpoint(id, word(result), &shown, &decision.reason, decision.guards);
+        if !failed_item {
+            self.go(id, item, target, &decision.reason);
+        } else if self.may_go() {
+            self.item_ended(id, item, StepStatus::Failed, result.exit_code);
         }
     }
 
-    fn halt(
+    pub(super) fn halt(
         &mut self,
         id: StepId,
         item: Option<usize>,
@@ -133,29 +165,18 @@ impl Run<'_> {
         });
     }
 
-    fn decide(&self, id: StepId, result: &StepResult, sees: &Scope<'_>) -> Result<Decision, Stuck> {
+    pub(super) fn decide(
+        &self,
+        id: StepId,
+        item: Option<usize>,
+        result: &StepResult,
+    ) -> Result<Decision, Stuck> {
         let failed = result.status == StepStatus::Failed;
-        let plain = |target, reason: String| {
-            Ok(Decision {
-                target,
-                reason,
-                set: Vec::new(),
-                guards: Vec::new(),
-            })
-        };
-        let why = || {
-            result
-                .error
-                .as_ref()
-                .map(|e| e.message.clone())
-                .unwrap_or_default()
-        };
-        match &self.workflow.step(id).flow {
-            Flow::Rows {
-                failure: Some(target),
-                ..
-            } if failed => plain(*target, why()),
-            Flow::Rows { rows, .. } => by_rows(rows, sees),
+        let (handler, default) = match &self.workflow.step(id).flow {
+            Flow::Rows { failure, rows, .. } => match failure.filter(|_| failed) {
+                None => return self.by_rows(rows, &self.sees(id, item, Some(result))),
+                handler => (handler, Outcome::Unhandled),
+            },
             Flow::Handlers {
                 success,
                 failure,
@@ -163,29 +184,45 @@ impl Run<'_> {
                 ..
             } => {
                 let handler = always.or(if failed { *failure } else { *success });
-                let reason = if failed { why() } else { String::new() };
-                match handler {
-                    Some(target) => plain(target, reason),
-                    None if failed && self.workflow.strict_flow => plain(Target::Fail, reason),
-                    None => plain(self.workflow.following(id), reason),
+                match failed && self.workflow.strict_flow {
+                    true => (handler, Outcome::Unhandled),
+                    false => (handler, Outcome::Go(self.workflow.following(id))),
                 }
             }
-        }
+        };
+        let error = result.error.as_ref().filter(|_| failed);
+        Ok(Decision {
+            outcome: handler.map_or(default, Outcome::Go),
+            reason: error.map(|error| error.message.clone()).unwrap_or_default(),
+            set: Map::new(),
+            guards: Vec::new(),
+        })
     }
 
-    /// Whether the step itself says that this outcome leads there.
-    fn is_written(&self, id: StepId, target: Target) -> bool {
-        match &self.workflow.step(id).flow {
-            Flow::Rows { .. } => true,
-            Flow::Handlers {
-                success,
-                failure,
-                always,
-                ..
-            } => [success, failure, always]
-                .into_iter()
-                .any(|handler| *handler == Some(target)),
+    /// The first row that holds; a guard that cannot be evaluated is not false.
+    fn by_rows(&self, rows: &[Row], sees: &Scope<'_>) -> Result<Decision, Stuck> {
+        let mut guards = Vec::new();
+        for row in rows {
+            let value = check(&row.guard.value, sees);
+            guards.push(shown(&row.guard.value, &value));
+            let set = match value {
+                Ok(false) => continue,
+                Ok(true) => changed(&self.state.state, &row.set, sees),
+                Err(reason) => Err(reason),
+            };
+            let reason = row.reason.as_ref().map(|text| filled(&text.value, sees));
+            return match set {
+                Err(reason) => Err(Stuck { reason, guards }),
+                Ok(set) => Ok(Decision {
+                    outcome: Outcome::Go(row.goto),
+                    reason: reason.unwrap_or_default(),
+                    set,
+                    guards,
+                }),
+            };
         }
+        let reason = "no row of `next` holds".to_owned();
+        Err(Stuck { reason, guards })
     }
 
     /// Keeps a result where `steps.X` finds it.
@@ -193,6 +230,11 @@ impl Run<'_> {
         let step = self.workflow.step(id);
         let name = step.name.value.clone();
         if matches!(step.work, Work::ForEach(_)) {
+            if result.status == StepStatus::Skipped {
+                self.state
+                    .step_results
+                    .insert(name.clone(), Value::Array(Vec::new()));
+            }
             self.state.loop_results.insert(name, result);
             return;
         }
@@ -217,19 +259,7 @@ impl Run<'_> {
 
     /// The result of a step that is kept.
     pub(super) fn stored_result(&self, id: StepId, item: Option<usize>) -> Option<StepResult> {
-        let step = self.workflow.step(id);
-        let name = &step.name.value;
-        if matches!(step.work, Work::ForEach(_)) {
-            return self.state.loop_results.get(name).cloned();
-        }
-        let value = match (self.workflow.loop_of(id), item) {
-            (Some(parent), Some(index)) => {
-                let parent = &self.workflow.step(parent).name.value;
-                self.state.step_results.get(parent)?.get(index)?.get(name)?
-            }
-            _ => self.state.step_results.get(name)?,
-        };
-        serde_json::from_value(value.clone()).ok()
+        stored(self.workflow, &self.state, id, item)
     }
 
     pub(super) fn has_failed(&self, id: StepId, item: Option<usize>) -> bool {
@@ -246,67 +276,48 @@ impl Run<'_> {
     }
 }
 
-/// The first row that holds; a guard that cannot be evaluated is not false.
-fn by_rows(rows: &[Row], sees: &Scope<'_>) -> Result<Decision, Stuck> {
-    let mut guards = Vec::new();
-    for row in rows {
-        let value = check(&row.guard.value, sees);
-        guards.push(shown(&row.guard.value, &value));
-        match value {
-            Ok(false) => {}
-            Err(reason) => return Err(Stuck { reason, guards }),
-            Ok(true) => {
-                let set = match values(&row.set, sees) {
-                    Ok(set) => set,
-                    Err(reason) => return Err(Stuck { reason, guards }),
-                };
-                let reason = row.reason.as_ref().map(|text| filled(&text.value, sees));
-                return Ok(Decision {
-                    target: row.goto,
-                    reason: reason.unwrap_or_default(),
-                    set,
-                    guards,
-                });
-            }
-        }
+fn word(result: &StepResult) -> &'static str {
+    match result.status {
+        StepStatus::Failed => "FAIL",
+        StepStatus::Succeeded | StepStatus::Skipped => "OK",
     }
-    Err(Stuck {
-        reason: "no row of `next` holds".to_owned(),
-        guards,
-    })
 }
 
-fn values(
-    set: &[(crate::workflow::model::Text, crate::workflow::model::Text)],
+/// The fields of the document that a row changes, as they will be.
+fn changed(
+    document: &Map<String, Value>,
+    set: &[(Text, Text)],
     sees: &Scope<'_>,
-) -> Result<Vec<(String, Value)>, String> {
-    set.iter()
-        .map(|(path, expression)| {
-            let value = Expr::cached(&expression.value).and_then(|expr| expr.eval(sees));
-            value
-                .map(|value| (path.value.clone(), value))
-                .map_err(|fault| format!("`set` of `{}`: {}", path.value, fault.message))
-        })
-        .collect()
+) -> Result<Map<String, Value>, String> {
+    let mut changed = Map::new();
+    for (path, expression) in set {
+        let bad = |why: String| format!("`set` of `state.{}`: {why}", path.value);
+        let value = Expr::cached(&expression.value).and_then(|expr| expr.eval(sees));
+        let value = value.map_err(|fault| bad(fault.message))?;
+        let first = path.value.split('.').next().unwrap_or_default();
+        if !changed.contains_key(first)
+            && let Some(present) = document.get(first)
+        {
+            changed.insert(first.to_owned(), present.clone());
+        }
+        put(&mut changed, &path.value, value).map_err(bad)?;
+    }
+    Ok(changed)
 }
 
 /// Puts a value at a path of fields, making the maps on the way.
-fn put(document: &mut Map<String, Value>, path: &str, value: Value) {
-    match path.split_once('.') {
-        None => {
-            document.insert(path.to_owned(), value);
-        }
-        Some((first, rest)) => {
-            let inner = document
-                .entry(first.to_owned())
-                .or_insert_with(|| Value::Object(Map::new()));
-            if !inner.is_object() {
-                *inner = Value::Object(Map::new());
-            }
-            if let Value::Object(inner) = inner {
-                put(inner, rest, value);
-            }
-        }
+fn put(document: &mut Map<String, Value>, path: &str, value: Value) -> Result<(), String> {
+    let Some((first, rest)) = path.split_once('.') else {
+        document.insert(path.to_owned(), value);
+        return Ok(());
+    };
+    let inner = document.entry(first.to_owned()).or_insert(Value::Null);
+    if inner.is_null() {
+        *inner = Value::Object(Map::new());
+    }
+    match inner {
+        Value::Object(inner) => put(inner, rest, value),
+        _ => Err(format!("`{first}` is not a map")),
     }
 }
 

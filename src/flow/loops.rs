@@ -1,69 +1,76 @@
 //! Steps that hold others: side by side, or repeated for each item, in waves.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::facts::scope;
+use super::facts::group_key;
 use super::{Run, number};
 use crate::error::{Fault, Kind};
-use crate::state::{Facts, Group, ItemState, LoopState, Pending, StepResult, StepStatus};
+use crate::state::{Group, ItemState, LoopState, Pending, StepResult, StepStatus};
 use crate::vars::{Path, lookup};
+use crate::workflow::Workflow;
 use crate::workflow::model::{ForEach, Items, Level, OnError, StepId, Work};
 
 impl Run<'_> {
-    pub(super) fn start_group(
-        &mut self,
-        id: StepId,
-        item: Option<usize>,
-        visit: u64,
-        _facts: &Facts,
-    ) {
-        let name = self.workflow.step(id).name.value.clone();
+    pub(super) fn start_group(&mut self, id: StepId, item: Option<usize>, visit: u64) {
+        let step = self.workflow.step(id);
         let group = Group {
             start_time: self.at.to_owned(),
             item,
             visit,
             ..Group::default()
         };
-        self.state.groups.insert(group_key(&name, item), group);
+        // A resume is not a visit: where this one has a result, the sub-steps have been counted.
+        let counted = self
+            .stored_result(id, item)
+            .is_some_and(|result| result.visit == visit);
+        self.state
+            .groups
+            .insert(group_key(&step.name.value, item), group);
         for &sub in self.workflow.children(id) {
-            self.enter(sub, item);
+            match counted {
+                true => self.drop_task(sub, item),
+                false => self.enter(sub, item),
+            }
         }
         // The phase is the group's, not that of whichever sub-step was dropped last.
-        self.state
-            .metadata
-            .current_phase
-            .clone_from(&self.workflow.step(id).phase);
+        self.state.metadata.current_phase.clone_from(&step.phase);
+    }
+
+    /// The group that a sub-step runs in.
+    pub(super) fn group_of(&mut self, id: StepId, item: Option<usize>) -> Option<&mut Group> {
+        let Level::Parallel(parent) = self.workflow.step(id).level else {
+            return None;
+        };
+        let name = &self.workflow.step(parent).name.value;
+        self.state.groups.get_mut(&group_key(name, item))
     }
 
     /// Keeps a sub-step's result until all are there; then they are committed in written order.
-    pub(super) fn finished_in_group(
-        &mut self,
-        id: StepId,
-        item: Option<usize>,
-        result: StepResult,
-        facts: &Facts,
-    ) {
+    pub(super) fn join(&mut self, id: StepId, item: Option<usize>, result: StepResult) {
         let Level::Parallel(parent) = self.workflow.step(id).level else {
             return;
         };
-        let name = self.workflow.step(parent).name.value.clone();
-        let key = group_key(&name, item);
-        let children = self.workflow.children(parent).to_vec();
-        let Some(group) = self.state.groups.get_mut(&key) else {
+        let Some(group) = self.group_of(id, item) else {
             return;
         };
+        group.held.remove(&result.step_name);
         group.results.insert(result.step_name.clone(), result);
-        if group.results.len() < children.len() {
-            return;
+        let there = group.results.len();
+        if there == self.workflow.children(parent).len() {
+            self.end_group(parent, item);
         }
-        let Some(mut group) = self.state.groups.remove(&key) else {
+    }
+
+    fn end_group(&mut self, parent: StepId, item: Option<usize>) {
+        let name = &self.workflow.step(parent).name.value;
+        let Some(mut group) = self.state.groups.remove(&group_key(name, item)) else {
             return;
         };
         let mut exit_code = 0;
         let mut failed = None;
-        for child in children {
+        for &child in self.workflow.children(parent) {
             let Some(result) = group.results.remove(&self.workflow.step(child).name.value) else {
                 continue;
             };
@@ -71,13 +78,11 @@ impl Run<'_> {
                 exit_code = result.exit_code;
             }
             if failed.is_none() && result.status == StepStatus::Failed {
-                failed = Some(result.error.clone().unwrap_or_else(|| {
-                    Fault::new(Kind::StepFailed, format!("`{}` failed", result.step_name))
-                }));
+                failed = Some(failure(&result));
             }
             self.store(child, item, result);
         }
-        let pending = placeholder(&name, item, group.visit);
+        let pending = placeholder(name, item, group.visit);
         let status = if failed.is_some() {
             StepStatus::Failed
         } else {
@@ -85,35 +90,47 @@ impl Run<'_> {
         };
         let mut own = self.own_result(parent, &pending, status, exit_code, failed);
         own.start_time = group.start_time;
-        self.store(parent, item, own.clone());
-        self.settle(parent, item, &own, facts);
+        self.commit(parent, item, own);
     }
 
-    pub(super) fn start_loop(&mut self, id: StepId, facts: &Facts) {
-        let step = self.workflow.step(id);
-        let Work::ForEach(each) = &step.work else {
-            return;
+    /// Begins a loop. One that failed in this same visit goes on with what is not done.
+    pub(super) fn start_loop(&mut self, id: StepId, each: &ForEach, visit: u64) {
+        let name = &self.workflow.step(id).name.value;
+        let before = self
+            .state
+            .loops
+            .remove(name)
+            .filter(|before| before.visit == visit);
+        let mut results = match self.state.step_results.remove(name) {
+            Some(Value::Array(results)) if before.is_some() => results,
+            _ => Vec::new(),
         };
-        let name = step.name.value.clone();
-        let items = match self.items(id, each, facts) {
+        let items = match self.items(id, each) {
             Ok(items) => items,
-            Err(fault) => return self.finish_loop(id, StepStatus::Failed, 2, Some(fault), facts),
+            Err(fault) => {
+                self.state.step_results.insert(name.clone(), json!([]));
+                return self.finish_loop(id, StepStatus::Failed, 2, Some(fault));
+            }
         };
-        let blank: Vec<Value> = items.iter().map(|_| Value::Object(Map::new())).collect();
+        results.resize(items.len(), Value::Null);
+        let mut running = LoopState::over(items, visit, self.at);
+        for (index, result) in results.iter_mut().enumerate() {
+            match before
+                .as_ref()
+                .and_then(|before| before.done(index, &running.items[index]))
+            {
+                Some(done) => running.progress[index] = done.clone(),
+                None => *result = Value::Object(Map::new()),
+            }
+        }
         self.state
             .step_results
-            .insert(name.clone(), Value::Array(blank));
-        let running = LoopState {
-            progress: items.iter().map(|_| ItemState::default()).collect(),
-            items,
-            wave: Vec::new(),
-            start_time: self.at.to_owned(),
-        };
-        self.state.loops.insert(name, running);
-        self.next_wave(id, facts);
+            .insert(name.clone(), Value::Array(results));
+        self.state.loops.insert(name.clone(), running);
+        self.due = Some(id);
     }
 
-    fn items(&self, id: StepId, each: &ForEach, facts: &Facts) -> Result<Vec<Value>, Fault> {
+    fn items(&self, id: StepId, each: &ForEach) -> Result<Vec<Value>, Fault> {
         let from = match &each.items {
             Items::List(items) => return Ok(items.clone()),
             Items::From(path) => &path.value,
@@ -129,7 +146,7 @@ impl Run<'_> {
             )
         };
         let path = Path::parse(inner).map_err(bad)?;
-        let sees = scope(self.workflow, &self.state, id, None, facts);
+        let sees = self.sees(id, None, None);
         match lookup(&path, &sees) {
             Ok(Value::Array(items)) => Ok(items.clone()),
             Ok(_) => Err(bad("it is not a list".to_owned())),
@@ -137,58 +154,73 @@ impl Run<'_> {
         }
     }
 
-    /// Starts every item that can go now, in item order.
-    fn next_wave(&mut self, id: StepId, facts: &Facts) {
-        let Work::ForEach(each) = &self.workflow.step(id).work else {
-            return;
-        };
-        let name = self.workflow.step(id).name.value.clone();
-        let (most, _) = number(&each.max_parallel, &self.state.variables);
-        let Some(running) = self.state.loops.get_mut(&name) else {
-            return;
-        };
-        let wave = running.plan_wave(each, usize::try_from(most.max(1)).unwrap_or(usize::MAX));
-        running.wave.clone_from(&wave);
-        if wave.is_empty() {
-            return self.end_loop(id, facts);
+    /// Starts what can go after a wave, or ends the loop.
+    pub(super) fn end_waves(&mut self) {
+        while let Some(id) = self.due.take() {
+            let Work::ForEach(each) = &self.workflow.step(id).work else {
+                return;
+            };
+            let Some(running) = self.state.loops.get_mut(&self.workflow.step(id).name.value) else {
+                return;
+            };
+            if each.on_error == OnError::Fail && running.has_failed(each) {
+                running.skip_rest();
+            }
+            self.next_wave(id, each);
         }
-        let first = each.body[0];
+    }
+
+    /// Starts every item that can go now, in item order.
+    fn next_wave(&mut self, id: StepId, each: &ForEach) {
+        let (most, _) = number(&each.max_parallel, &self.state.variables);
+        let most = usize::try_from(most.max(1)).unwrap_or(usize::MAX);
+        let name = &self.workflow.step(id).name.value;
+        let Some(running) = self.state.loops.get_mut(name) else {
+            return;
+        };
+        let wave = running.next_wave(each, most);
+        if wave.is_empty() {
+            return self.end_loop(id, each);
+        }
         for index in wave {
-            self.enter(first, Some(index));
+            if !self.state.status.is_final() {
+                self.enter(each.body[0], Some(index));
+            }
         }
     }
 
     /// No item can go any more: all have ended, or what they need never will.
-    fn end_loop(&mut self, id: StepId, facts: &Facts) {
+    fn end_loop(&mut self, id: StepId, each: &ForEach) {
         let name = &self.workflow.step(id).name.value;
         let Some(running) = self.state.loops.get(name) else {
             return;
         };
-        let stuck: Vec<usize> = running.open().collect();
         let failed = running
             .progress
             .iter()
-            .find(|item| item.ended == Some(StepStatus::Failed));
-        let on_error = match &self.workflow.step(id).work {
-            Work::ForEach(each) => each.on_error,
-            _ => OnError::Fail,
-        };
-        let (status, code, fault) = match (stuck.first(), failed) {
+            .position(|item| item.ended == Some(StepStatus::Failed));
+        let (status, code, fault) = match (running.open().next(), failed) {
             (Some(index), _) => {
-                let why = format!("item {index} needs what no item is, or what needs it");
+                let why =
+                    format!("item {index} of `{name}` needs what no item is, or what needs it");
                 (
                     StepStatus::Failed,
                     2,
                     Some(Fault::new(Kind::WorkflowValidationError, why)),
                 )
             }
-            (None, Some(item)) if on_error == OnError::Fail => {
-                let fault = Fault::new(Kind::StepFailed, format!("an item of `{name}` failed"));
-                (StepStatus::Failed, item.exit_code, Some(fault))
+            (None, Some(index)) if each.on_error == OnError::Fail => {
+                let fault =
+                    Fault::new(Kind::StepFailed, format!("item {index} of `{name}` failed"));
+                (
+                    StepStatus::Failed,
+                    running.progress[index].exit_code,
+                    Some(fault),
+                )
             }
             _ => (StepStatus::Succeeded, 0, None),
         };
-        self.finish_loop(id, status, code, fault, facts);
+        self.finish_loop(id, status, code, fault);
     }
 
     fn finish_loop(
@@ -197,48 +229,37 @@ impl Run<'_> {
         status: StepStatus,
         exit_code: i32,
         error: Option<Fault>,
-        facts: &Facts,
     ) {
-        let name = self.workflow.step(id).name.value.clone();
-        let visit = self.state.visits.get(&name).copied().unwrap_or(1);
+        let name = &self.workflow.step(id).name.value;
+        let visit = self.visit(None, id);
         let mut own = self.own_result(
             id,
-            &placeholder(&name, None, visit),
+            &placeholder(name, None, visit),
             status,
             exit_code,
             error,
         );
-        if let Some(running) = self.state.loops.remove(&name) {
-            let count = |wanted| {
-                running
-                    .progress
-                    .iter()
-                    .filter(|i| i.ended == Some(wanted))
-                    .count()
-            };
+        if let Some(running) = self.state.loops.get(name) {
             own.more
                 .insert("items".to_owned(), json!(running.items.len()));
-            own.more
-                .insert("failed".to_owned(), json!(count(StepStatus::Failed)));
-            own.more
-                .insert("skipped".to_owned(), json!(count(StepStatus::Skipped)));
-            own.start_time = running.start_time;
+            own.more.insert(
+                "failed".to_owned(),
+                json!(running.count(StepStatus::Failed)),
+            );
+            own.more.insert(
+                "skipped".to_owned(),
+                json!(running.count(StepStatus::Skipped)),
+            );
+            own.start_time.clone_from(&running.start_time);
         }
-        self.store(id, None, own.clone());
-        self.settle(id, None, &own, facts);
+        if status == StepStatus::Succeeded {
+            self.state.loops.remove(name);
+        }
+        self.commit(id, None, own);
     }
 
-    /// The body has been gone through for an item.
-    pub(super) fn item_done(&mut self, from: StepId, item: Option<usize>) {
-        self.item_ended(from, item, StepStatus::Succeeded, 0);
-    }
-
-    /// A step of the body failed, and nothing handles it.
-    pub(super) fn item_failed(&mut self, from: StepId, item: Option<usize>, exit_code: i32) {
-        self.item_ended(from, item, StepStatus::Failed, exit_code);
-    }
-
-    fn item_ended(
+    /// The body has been gone through for an item, or failed in a way that nothing handles.
+    pub(super) fn item_ended(
         &mut self,
         from: StepId,
         item: Option<usize>,
@@ -255,154 +276,65 @@ impl Run<'_> {
         let Some(running) = self.state.loops.get_mut(&step.name.value) else {
             return;
         };
-        if let Some(own) = running.progress.get_mut(index) {
-            own.ended = Some(status);
-            own.exit_code = exit_code;
-        }
-        if running
-            .wave
-            .iter()
-            .any(|index| running.progress[*index].ended.is_none())
-        {
-            return;
-        }
-        let facts = self.facts.clone();
-        let any_failed = running
-            .progress
-            .iter()
-            .any(|i| i.ended == Some(StepStatus::Failed));
-        if any_failed && each.on_error == OnError::Fail {
-            for index in running.open().collect::<Vec<_>>() {
-                running.progress[index].ended = Some(StepStatus::Skipped);
-            }
-            return self.end_loop(parent, &facts);
-        }
-        self.next_wave(parent, &facts);
-    }
-
-    /// The visits of a step: of an item's own body, or of the run.
-    pub(super) fn visits(&mut self, item: Option<usize>, id: StepId) -> &mut BTreeMap<String, u64> {
-        match self.item_key(item, id) {
-            Some((parent, index)) => {
-                let running = self.state.loops.entry(parent).or_default();
-                &mut running.progress[index].visits
-            }
-            None => &mut self.state.visits,
+        running.end_item(each, index, status, exit_code);
+        if running.wave_is_over(each) {
+            self.due = Some(parent);
         }
     }
 
-    /// The counts against limits, likewise.
+    /// Which visit of a step this is: for an item, of its own.
+    pub(super) fn visit(&mut self, item: Option<usize>, id: StepId) -> u64 {
+        let name = &self.workflow.step(id).name.value;
+        let visit = match self.own_item(item, id) {
+            Some(own) => own.visits.get(name),
+            None => self.state.visits.get(name),
+        };
+        visit.copied().unwrap_or(1)
+    }
+
+    /// The counts against limits: of an item, or of the run.
     pub(super) fn counts(&mut self, item: Option<usize>, id: StepId) -> &mut BTreeMap<String, u64> {
-        match self.item_key(item, id) {
-            Some((parent, index)) => {
-                let running = self.state.loops.entry(parent).or_default();
-                &mut running.progress[index].counts
-            }
-            None => &mut self.state.counts,
+        let state = &mut self.state;
+        match own_item(self.workflow, &mut state.loops, item, id) {
+            Some(own) => &mut own.counts,
+            None => &mut state.counts,
         }
     }
 
-    fn item_key(&self, item: Option<usize>, id: StepId) -> Option<(String, usize)> {
-        let parent = &self.workflow.step(self.workflow.loop_of(id)?).name.value;
-        let index = item?;
-        let running = self.state.loops.get(parent)?;
-        (index < running.progress.len()).then(|| (parent.clone(), index))
+    /// How the item stands that a step of a body runs for.
+    pub(super) fn own_item(&mut self, item: Option<usize>, id: StepId) -> Option<&mut ItemState> {
+        own_item(self.workflow, &mut self.state.loops, item, id)
     }
+}
+
+fn own_item<'l>(
+    workflow: &Workflow,
+    loops: &'l mut BTreeMap<String, LoopState>,
+    item: Option<usize>,
+    id: StepId,
+) -> Option<&'l mut ItemState> {
+    let parent = &workflow.step(workflow.loop_of(id)?).name.value;
+    loops.get_mut(parent)?.progress.get_mut(item?)
 }
 
 impl LoopState {
-    /// The items that have not ended.
-    fn open(&self) -> impl Iterator<Item = usize> + '_ {
-        self.progress
-            .iter()
-            .enumerate()
-            .filter(|(_, item)| item.ended.is_none())
-            .map(|(index, _)| index)
-    }
-
-    /// In item order, every item whose needs are done and which shares nothing with the wave. Items
-    /// that need one that failed are skipped for good.
-    fn plan_wave(&mut self, each: &ForEach, most: usize) -> Vec<usize> {
-        let mut wave = Vec::new();
-        let mut taken: BTreeSet<String> = BTreeSet::new();
-        for index in 0..self.items.len() {
-            if wave.len() >= most {
-                break;
-            }
-            if self.progress[index].ended.is_some() {
-                continue;
-            }
-            match self.needs(index, each) {
-                Need::Failed => {
-                    self.progress[index].ended = Some(StepStatus::Skipped);
-                    continue;
-                }
-                Need::Open => continue,
-                Need::Met => {}
-            }
-            let shared = strings(&self.items[index], each.conflicts.as_deref());
-            if shared.iter().any(|one| taken.contains(one)) {
-                continue;
-            }
-            taken.extend(shared);
-            wave.push(index);
-        }
-        wave
-    }
-
-    fn needs(&self, index: usize, each: &ForEach) -> Need {
-        let mut open = false;
-        for wanted in strings(&self.items[index], each.needs.as_deref()) {
-            let other = self
-                .items
-                .iter()
-                .position(|item| key(item, each) == Some(wanted.clone()));
-            match other.and_then(|other| self.progress[other].ended) {
-                Some(StepStatus::Succeeded) => {}
-                Some(StepStatus::Failed | StepStatus::Skipped) => return Need::Failed,
-                None => open = true,
-            }
-        }
-        if open { Need::Open } else { Need::Met }
+    /// How an item stands that is done, if it is still the same.
+    fn done(&self, index: usize, item: &Value) -> Option<&ItemState> {
+        let same = self.items.get(index) == Some(item);
+        let own = self.progress.get(index).filter(|_| same)?;
+        (own.ended == Some(StepStatus::Succeeded)).then_some(own)
     }
 }
 
-enum Need {
-    Met,
-    Open,
-    Failed,
-}
-
-/// What identifies an item.
-fn key(item: &Value, each: &ForEach) -> Option<String> {
-    let value = match &each.key {
-        Some(field) => item.get(field)?,
-        None => item,
+fn failure(result: &StepResult) -> Fault {
+    let own = || {
+        let why = format!(
+            "`{}` failed with exit code {}",
+            result.step_name, result.exit_code
+        );
+        Fault::new(Kind::StepFailed, why)
     };
-    Some(text(value))
-}
-
-/// The entries of a field that is a list, or its one value.
-fn strings(item: &Value, field: Option<&str>) -> Vec<String> {
-    match field.and_then(|field| item.get(field)) {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(all)) => all.iter().map(text).collect(),
-        Some(one) => vec![text(one)],
-    }
-}
-
-fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-fn group_key(name: &str, item: Option<usize>) -> String {
-    match item {
-        Some(index) => format!("{name}[{index}]"),
-        None => name.to_owned(),
-    }
+    result.error.clone().unwrap_or_else(own)
 }
 
 /// For the result of a step that has no task of its own.

@@ -9,19 +9,25 @@
 mod facts;
 mod finish;
 mod loops;
+mod number;
+mod resume;
+mod tasks;
 mod visit;
+mod waves;
 
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 
-pub use facts::{Moment, scope, wanted};
+pub use facts::{Moment, scope, wanted, wanted_on_resume};
+pub use number::number;
+pub(crate) use waves::Plan;
 
 use crate::error::{Fault, Kind};
 use crate::state::{
-    Block, Checkpoint, Effect, Event, Facts, Governance, Metadata, Pending, RunState, RunStatus,
-    Stage, VERSION,
+    Block, Checkpoint, Effect, Event, Facts, Governance, Metadata, RunState, RunStatus, Stage,
+    StepStatus, VERSION,
 };
 use crate::workflow::Workflow;
 use crate::workflow::model::{StepId, Target};
@@ -84,9 +90,15 @@ pub fn step(
             | Event::Resumed { facts } => facts.clone(),
             _ => Facts::default(),
         },
+        due: None,
+        halted: false,
         effects: Vec::new(),
     };
     flow.apply(event)?;
+    flow.end_waves();
+    if flow.halted && flow.state.status == RunStatus::Blocked {
+        flow.effects.push(Effect::Ended(RunStatus::Blocked));
+    }
     flow.state.seq += 1;
     Ok((flow.state, flow.effects))
 }
@@ -98,6 +110,10 @@ struct Run<'w> {
     at: &'w str,
     /// What the disk looked like at this event.
     facts: Facts,
+    /// The loop whose wave is over: what follows is seen to when the event itself is.
+    due: Option<StepId>,
+    /// Whether it was blocked by this event.
+    halted: bool,
     effects: Vec<Effect>,
 }
 
@@ -108,29 +124,23 @@ impl Run<'_> {
         match event {
             Event::Created { .. } if !begun => self.created(event),
             _ if !begun => illegal("the run does not exist yet"),
-            Event::Entered {
-                task,
-                attempt,
-                facts,
-            } if status == RunStatus::Running => {
+            Event::Entered { task, attempt, .. } if status == RunStatus::Running => {
                 let pending = self.take_attempt(task, *attempt)?;
-                self.entered(pending, facts)
+                self.entered(pending)
             }
             Event::Retried { task, attempt } if status == RunStatus::Running => {
+                // What was never begun has not passed its gates yet.
+                self.begun(task)?;
                 let pending = self.take_attempt(task, *attempt)?;
                 self.effects.push(Effect::Run(pending));
                 Ok(())
             }
             // What was started before a block is finished all the same.
-            Event::Finished {
-                task,
-                result,
-                facts,
-            } if !status.is_final() => {
-                let pending = self.finished_pending(task)?;
-                self.finished(pending, (**result).clone(), facts)
+            Event::Finished { task, result, .. } if !status.is_final() => {
+                let pending = self.begun(task)?;
+                self.finished(pending, (**result).clone())
             }
-            Event::Resumed { facts } if status == RunStatus::Blocked => self.resumed(facts),
+            Event::Resumed { .. } if status == RunStatus::Blocked => self.resumed(),
             Event::Cancelled if !status.is_final() => {
                 self.end(RunStatus::Cancelled);
                 Ok(())
@@ -193,77 +203,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Goes on from where it is blocked: what was missing may be there now.
-    fn resumed(&mut self, facts: &Facts) -> Result<(), Illegal> {
-        let blocks = std::mem::take(&mut self.state.blocks);
-        if blocks.is_empty() {
-            return illegal("nothing says where the run is blocked");
-        }
-        self.state.governance.blocked_reason = None;
-        self.state.set_status(RunStatus::Running);
-        for block in blocks {
-            let id = self.id(&block.step)?;
-            self.resume_at(id, block, facts);
-        }
-        Ok(())
-    }
-
-    /// The stored result with the present files comes first; the step runs again only where that
-    /// is not enough, and never if it is to run once.
-    fn resume_at(&mut self, id: StepId, block: Block, facts: &Facts) {
-        let once = self.workflow.step(id).once;
-        match (block.stage, self.stored_result(id, block.item)) {
-            (Stage::Requires, _) => self.drop_task(id, block.item),
-            (Stage::Limit, _) => self.enter(id, block.item),
-            (Stage::Ensures, Some(result))
-                if !once && !self.ensured(id, block.item, &result, facts) =>
-            {
-                self.drop_task(id, block.item);
-            }
-            (Stage::Ensures | Stage::Next, Some(result)) => {
-                self.settle(id, block.item, &result, facts);
-            }
-            (Stage::Run, _) if once => self.block(block),
-            (Stage::Run | Stage::Ensures | Stage::Next, _) => self.drop_task(id, block.item),
-        }
-    }
-
-    /// Notes that an attempt at a pending step begins.
-    fn take_attempt(&mut self, task: &str, attempt: u32) -> Result<Pending, Illegal> {
-        let Some(pending) = self.state.pending.iter_mut().find(|p| p.task == task) else {
-            return illegal(format!("`{task}` is not pending"));
-        };
-        if attempt != pending.attempts + 1 {
-            return illegal(format!(
-                "attempt {attempt} at `{task}` follows attempt {}",
-                pending.attempts
-            ));
-        }
-        pending.attempts = attempt;
-        Ok(pending.clone())
-    }
-
-    fn finished_pending(&self, task: &str) -> Result<Pending, Illegal> {
-        match self.state.pending(task) {
-            None => illegal(format!("`{task}` is not pending")),
-            Some(pending) if pending.attempts == 0 => {
-                illegal(format!("`{task}` has a result and was never begun"))
-            }
-            Some(pending) => Ok(pending.clone()),
-        }
-    }
-
-    fn remove_pending(&mut self, task: &str) {
-        self.state.pending.retain(|pending| pending.task != task);
-    }
-
     fn id(&self, step: &str) -> Result<StepId, Illegal> {
         self.workflow
             .find(step)
             .ok_or_else(|| Illegal(format!("the workflow has no step `{step}`")))
     }
 
-    /// Says that a transition was made, and counts it.
+    /// Says that a transition was made.
     fn checkpoint(
         &mut self,
         id: StepId,
@@ -293,10 +239,13 @@ impl Run<'_> {
             .collect();
         self.state.governance.blocked_reason = Some(reasons.join("; "));
         self.state.set_status(RunStatus::Blocked);
-        self.effects.push(Effect::Ended(RunStatus::Blocked));
+        self.halted = true;
     }
 
     fn fail(&mut self, fault: Fault) {
+        if self.state.status.is_final() {
+            return;
+        }
         self.state.error = Some(fault);
         self.end(RunStatus::Failed);
     }
@@ -312,28 +261,33 @@ impl Run<'_> {
         self.effects.push(Effect::Ended(status));
     }
 
+    /// Counts a transition; false if it was one too many, and that has ended the run.
+    fn may_go(&mut self) -> bool {
+        self.state.transitions += 1;
+        let most = self.workflow.max_transitions;
+        let within = self.state.transitions <= most;
+        if !within {
+            let why = format!("the run has made {most} transitions and is not done");
+            let hint = "`max_transitions` is the ceiling for any run of this workflow";
+            self.fail(Fault::new(Kind::LimitExceeded, why).hint(hint));
+        }
+        within
+    }
+
     /// Goes where a transition leads.
     fn go(&mut self, from: StepId, item: Option<usize>, target: Target, reason: &str) {
-        self.state.transitions += 1;
-        if self.state.transitions > self.workflow.max_transitions {
-            let most = self.workflow.max_transitions;
-            return self.fail(
-                Fault::new(
-                    Kind::LimitExceeded,
-                    format!("the run has made {most} transitions and is not done"),
-                )
-                .hint("`max_transitions` is the ceiling for any run of this workflow"),
-            );
+        if !self.may_go() {
+            return;
         }
         match target {
             Target::Step(id) => self.enter(id, item),
             Target::End => self.end(RunStatus::Succeeded),
             Target::Fail => {
-                let fault = self.failure_of(from, item, reason);
+                let fault = self.failure_of(from, item, target, reason);
                 self.fail(fault);
             }
             Target::Block => {
-                let reason = self.failure_of(from, item, reason).message;
+                let reason = self.failure_of(from, item, target, reason).message;
                 self.block(Block {
                     step: self.workflow.step(from).name.value.clone(),
                     item,
@@ -345,63 +299,33 @@ impl Run<'_> {
                     reason,
                 });
             }
-            Target::Next => self.item_done(from, item),
+            Target::Next => self.item_ended(from, item, StepStatus::Succeeded, 0),
         }
     }
 
     /// Why a run fails or is blocked by this step: the given reason, else the step's own error.
-    fn failure_of(&self, id: StepId, item: Option<usize>, reason: &str) -> Fault {
+    fn failure_of(&self, id: StepId, item: Option<usize>, target: Target, reason: &str) -> Fault {
         let name = &self.workflow.step(id).name.value;
         let result = self.stored_result(id, item);
-        let error = result.and_then(|result| result.error);
-        match (reason.is_empty(), error) {
-            (false, Some(error)) => Fault {
-                message: reason.to_owned(),
-                ..error
-            },
-            (false, None) => Fault::new(Kind::StepFailed, reason),
-            (true, Some(error)) => Fault {
-                message: format!("step `{name}` failed: {}", error.message),
-                ..error
-            },
-            (true, None) => Fault::new(Kind::StepFailed, format!("step `{name}` leads here")),
+        let failed = result.filter(|result| result.status == StepStatus::Failed);
+        let code = failed.as_ref().map(|result| result.exit_code);
+        let error = failed.and_then(|result| result.error);
+        let message = match (reason.is_empty(), &error, code) {
+            (false, ..) => reason.to_owned(),
+            (true, Some(error), _) => format!("step `{name}` failed: {}", error.message),
+            (true, None, Some(code)) => format!("step `{name}` failed with exit code {code}"),
+            (true, None, None) => format!(
+                "step `{name}` leads to `{}`",
+                self.workflow.target_name(target)
+            ),
+        };
+        match error {
+            Some(error) => Fault { message, ..error },
+            None => Fault::new(Kind::StepFailed, message),
         }
     }
 }
 
 fn illegal<T>(why: impl Into<String>) -> Result<T, Illegal> {
     Err(Illegal(why.into()))
-}
-
-/// The value of a number that may come from a variable, and a warning where it was clamped.
-#[must_use]
-pub fn number(
-    number: &crate::workflow::model::Number,
-    variables: &Map<String, Value>,
-) -> (u64, Option<String>) {
-    use crate::workflow::model::Number;
-    let (path, default, min, max) = match number {
-        Number::Fixed(fixed) => return (*fixed, None),
-        Number::From {
-            path,
-            default,
-            min,
-            max,
-        } => (path, default, min, max),
-    };
-    let pointer = format!("/{}", path.replace('.', "/"));
-    let found = Value::Object(variables.clone())
-        .pointer(&pointer)
-        .and_then(|value| match value {
-            Value::String(text) => text.trim().parse().ok(),
-            other => other.as_u64(),
-        });
-    let asked = found.or(*default).unwrap_or(1);
-    let value = asked.clamp(
-        min.unwrap_or(0),
-        max.unwrap_or(u64::MAX).max(min.unwrap_or(0)),
-    );
-    let warning =
-        (value != asked).then(|| format!("`{path}` is {asked}; {value} is taken instead"));
-    (value, warning)
 }

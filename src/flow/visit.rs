@@ -2,12 +2,11 @@
 
 use serde_json::json;
 
-use super::facts::scope;
 use super::{Illegal, Run, number};
 use crate::error::{Fault, Kind};
 use crate::expr::Expr;
 use crate::scope::Scope;
-use crate::state::{Block, Effect, Facts, Pending, Stage, StepResult, StepStatus};
+use crate::state::{Block, Effect, Pending, RunStatus, Stage, StepResult, StepStatus};
 use crate::vars::{NoOutputs, Text};
 use crate::workflow::model::{Flow, Gate, Step, StepId, Target, When, Who, Work};
 
@@ -16,44 +15,57 @@ impl Run<'_> {
     pub(super) fn enter(&mut self, id: StepId, item: Option<usize>) {
         let step = self.workflow.step(id);
         let name = step.name.value.clone();
-        self.restart_counts(id, item);
         if let Some(limit) = &step.limit {
             let (most, _) = number(&limit.max, &self.state.variables);
             let count = self.counts(item, id).entry(name.clone()).or_insert(0);
             if *count >= most {
-                let reason = format!("`{name}` has been entered {most} times");
-                let target = self.workflow.target_name(limit.on_limit).to_owned();
-                self.checkpoint(id, "LIMIT", &target, &reason, Vec::new());
-                return match limit.on_limit {
-                    Target::Block => self.block(Block {
-                        step: name,
-                        item,
-                        stage: Stage::Limit,
-                        reason,
-                    }),
-                    other => self.go(id, item, other, &reason),
-                };
+                return self.refuse(id, item, limit.on_limit, most);
             }
             *count += 1;
         }
-        *self.visits(item, id).entry(name).or_insert(0) += 1;
-        self.state.metadata.current_phase.clone_from(&step.phase);
+        self.restart_counts(id, item);
+        *self.state.visits.entry(name.clone()).or_insert(0) += 1;
+        if let Some(own) = self.own_item(item, id) {
+            *own.visits.entry(name).or_insert(0) += 1;
+        }
+        if self.state.status == RunStatus::Running {
+            self.state.metadata.current_phase.clone_from(&step.phase);
+        }
         self.drop_task(id, item);
+    }
+
+    /// The entry after the last that is allowed: uncounted, and the step does not run.
+    fn refuse(&mut self, id: StepId, item: Option<usize>, on_limit: Target, most: u64) {
+        let name = &self.workflow.step(id).name.value;
+        let times = if most == 1 {
+            "once"
+        } else {
+            &format!("{most} times")
+        };
+        let reason = format!("`{name}` has been entered {times}, and no more is allowed");
+        let target = self.workflow.target_name(on_limit).to_owned();
+        self.checkpoint(id, "LIMIT", &target, &reason, Vec::new());
+        match on_limit {
+            Target::Block => self.block(Block {
+                step: name.clone(),
+                item,
+                stage: Stage::Limit,
+                reason,
+            }),
+            Target::Fail => self.fail(Fault::new(Kind::LimitExceeded, reason)),
+            other => self.go(id, item, other, &reason),
+        }
     }
 
     /// Entering a step restarts the counts of those whose limit is `per` it.
     fn restart_counts(&mut self, id: StepId, item: Option<usize>) {
-        let restarted: Vec<StepId> = self
-            .workflow
-            .ids()
-            .filter(|other| {
-                let limit = &self.workflow.step(*other).limit;
-                limit.as_ref().is_some_and(|limit| limit.per.contains(&id))
-            })
-            .collect();
-        for other in restarted {
-            let name = self.workflow.step(other).name.value.clone();
-            self.counts(item, other).remove(&name);
+        let workflow = self.workflow;
+        for other in workflow.ids() {
+            let limit = &workflow.step(other).limit;
+            if limit.as_ref().is_some_and(|limit| limit.per.contains(&id)) {
+                self.counts(item, other)
+                    .remove(&workflow.step(other).name.value);
+            }
         }
     }
 
@@ -62,7 +74,7 @@ impl Run<'_> {
         let step = self.workflow.step(id);
         let name = step.name.value.clone();
         self.state.tasks += 1;
-        let visit = self.visits(item, id).get(&name).copied().unwrap_or(1);
+        let visit = self.visit(item, id);
         let task = format!("{}.{:04}-{name}", self.state.run_id, self.state.tasks);
         self.state.pending.push(Pending {
             task,
@@ -75,15 +87,18 @@ impl Run<'_> {
     }
 
     /// An attempt begins: whether it is needed, whether it may, and then what it does.
-    pub(super) fn entered(&mut self, pending: Pending, facts: &Facts) -> Result<(), Illegal> {
+    pub(super) fn entered(&mut self, pending: Pending) -> Result<(), Illegal> {
         let id = self.id(&pending.step)?;
         let step = self.workflow.step(id);
         let item = pending.item;
+        if !self.is_in_group(id) {
+            self.state.metadata.current_phase.clone_from(&step.phase);
+        }
         if pending.attempts > 1 {
             // It had begun before a crash, so it was needed and it was allowed.
             match interrupted(&step.flow) {
                 Some(target) => self.was_interrupted(id, &pending, target),
-                None => self.begin_work(id, pending, facts),
+                None => self.begin_work(id, pending),
             }
             return Ok(());
         }
@@ -92,62 +107,67 @@ impl Run<'_> {
             && let Some(result) = self.stored_result(id, item)
         {
             self.remove_pending(&pending.task);
-            self.settle(id, item, &result, facts);
+            self.settle(id, item, &result);
             return Ok(());
         }
-        let sees = scope(self.workflow, &self.state, id, item, facts);
-        let needed = step
-            .when
-            .as_ref()
-            .map_or(Ok(true), |when| holds(when, &sees));
-        let allowed = match needed {
-            Ok(true) => first_unmet(&step.requires, &sees),
-            Ok(false) => {
-                self.skip(id, &pending, facts);
-                return Ok(());
+        match self.admission(id, item) {
+            Admission::Run => self.begin_work(id, pending),
+            Admission::Skip(guards) => self.skip(id, &pending, guards),
+            Admission::Refuse(reason, guards) => {
+                self.remove_pending(&pending.task);
+                self.halt(id, item, Stage::Requires, "FAIL", reason, guards);
             }
-            Err(why) => Some(why),
-        };
-        if let Some(reason) = allowed {
-            self.remove_pending(&pending.task);
-            self.checkpoint(id, "FAIL", "_block", &reason, Vec::new());
-            self.block(Block {
-                step: pending.step,
-                item,
-                stage: Stage::Requires,
-                reason,
-            });
-            return Ok(());
         }
-        self.begin_work(id, pending, facts);
         Ok(())
     }
 
-    fn begin_work(&mut self, id: StepId, pending: Pending, facts: &Facts) {
+    /// `when`, then `requires`.
+    fn admission(&self, id: StepId, item: Option<usize>) -> Admission {
+        let step = self.workflow.step(id);
+        let sees = self.sees(id, item, None);
+        let mut guards = Vec::new();
+        if let Some(when) = &step.when {
+            let needed = holds(when, &sees);
+            guards.extend(written(when).map(|guard| shown(guard, &needed)));
+            match needed {
+                Ok(true) => {}
+                Ok(false) => return Admission::Skip(guards),
+                Err(why) => return Admission::Refuse(format!("`when`: {why}"), guards),
+            }
+        }
+        let asked = gates(&step.requires, &sees);
+        guards.extend(asked.guards);
+        match asked.unmet {
+            Some(reason) => Admission::Refuse(reason, guards),
+            None => Admission::Run,
+        }
+    }
+
+    fn begin_work(&mut self, id: StepId, pending: Pending) {
         match &self.workflow.step(id).work {
             Work::Parallel(_) => {
                 self.remove_pending(&pending.task);
-                self.start_group(id, pending.item, pending.visit, facts);
+                self.start_group(id, pending.item, pending.visit);
             }
-            Work::ForEach(_) => {
+            Work::ForEach(each) => {
                 self.remove_pending(&pending.task);
-                self.start_loop(id, facts);
+                self.start_loop(id, each, pending.visit);
             }
             _ => self.effects.push(Effect::Run(pending)),
         }
     }
 
     /// A step that is not to be run goes on to the following one; nothing else applies.
-    fn skip(&mut self, id: StepId, pending: &Pending, facts: &Facts) {
+    fn skip(&mut self, id: StepId, pending: &Pending, guards: Vec<String>) {
         self.remove_pending(&pending.task);
         let result = self.own_result(id, pending, StepStatus::Skipped, 0, None);
         if self.is_in_group(id) {
-            return self.finished_in_group(id, pending.item, result, facts);
+            return self.join(id, pending.item, result);
         }
         self.store(id, pending.item, result);
         let target = self.workflow.following(id);
         let shown = self.workflow.target_name(target).to_owned();
-        self.checkpoint(id, "SKIP", &shown, "its `when` does not hold", Vec::new());
+        self.checkpoint(id, "SKIP", &shown, "its `when` does not hold", guards);
         self.go(id, pending.item, target, "");
     }
 
@@ -193,6 +213,20 @@ impl Run<'_> {
     }
 }
 
+/// Whether a visit goes on to the work, with the guards that say otherwise.
+enum Admission {
+    Run,
+    Skip(Vec<String>),
+    Refuse(String, Vec<String>),
+}
+
+/// What became of a list of gates.
+pub(super) struct Gates {
+    /// Why the first that does not hold does not.
+    pub unmet: Option<String>,
+    pub guards: Vec<String>,
+}
+
 /// Whose inbox a step goes through.
 fn inbox(step: &Step) -> String {
     match &step.work {
@@ -216,33 +250,54 @@ fn interrupted(flow: &Flow) -> Option<Target> {
 fn holds(when: &When, sees: &Scope<'_>) -> Result<bool, String> {
     let fill = |text: &str| {
         let filled = Text::parse(text).and_then(|text| text.fill(sees, &NoOutputs));
-        filled.map_err(|fault| format!("`when`: {}", fault.message))
+        filled.map_err(|fault| fault.message)
     };
     let exists = |glob: &str| {
         let glob = fill(glob)?;
-        Ok(sees.globs().get(&glob).copied().unwrap_or(false))
+        let found = sees.globs().get(&glob).copied();
+        found.ok_or_else(|| format!("nobody looked for `{glob}`"))
     };
     match when {
         When::Equals(left, right) => Ok(fill(&left.value)? == fill(&right.value)?),
         When::Exists(glob) => exists(&glob.value),
         When::NotExists(glob) => exists(&glob.value).map(|found| !found),
-        When::If(guard) => check(&guard.value, sees).map_err(|why| format!("`when`: {why}")),
+        When::If(guard) => check(&guard.value, sees),
     }
 }
 
-/// Why the first gate that does not hold does not.
-pub(super) fn first_unmet(gates: &[Gate], sees: &Scope<'_>) -> Option<String> {
-    gates.iter().find_map(|gate| {
-        let reason = || match &gate.reason {
+/// The guard of a `when`, if it has one.
+fn written(when: &When) -> Option<&str> {
+    match when {
+        When::If(guard) => Some(&guard.value),
+        _ => None,
+    }
+}
+
+/// Asks each gate until one does not hold.
+pub(super) fn gates(gates: &[Gate], sees: &Scope<'_>) -> Gates {
+    let mut guards = Vec::new();
+    for gate in gates {
+        let value = check(&gate.check.value, sees);
+        guards.push(shown(&gate.check.value, &value));
+        let reason = match &gate.reason {
             Some(reason) => filled(&reason.value, sees),
             None => format!("`{}` does not hold", gate.check.value),
         };
-        match check(&gate.check.value, sees) {
-            Ok(true) => None,
-            Ok(false) => Some(reason()),
-            Err(why) => Some(format!("{}: {why}", reason())),
-        }
-    })
+        let unmet = match (value, &gate.reason) {
+            (Ok(true), _) => continue,
+            (Ok(false), _) => reason,
+            (Err(why), Some(_)) => format!("{reason}: {why}"),
+            (Err(why), None) => why,
+        };
+        return Gates {
+            unmet: Some(unmet),
+            guards,
+        };
+    }
+    Gates {
+        unmet: None,
+        guards,
+    }
 }
 
 /// Evaluates a guard; an error says which name was missing.

@@ -77,4 +77,4 @@ pub struct GuardFault {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

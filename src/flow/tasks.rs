@@ -1,0 +1,56 @@
+//! What is to be done, by the name of its task.
+//!
+//! Tasks are numbered as they come up and pending ones stay in that order, so that one is found
+//! without a look at all.
+
+use super::{Illegal, Run, illegal};
+use crate::state::{Pending, RunState};
+
+impl Run<'_> {
+    /// Notes that an attempt at a pending step begins.
+    pub(super) fn take_attempt(&mut self, task: &str, attempt: u32) -> Result<Pending, Illegal> {
+        let Some(place) = self.state.place_of(task) else {
+            return illegal(format!("`{task}` is not pending"));
+        };
+        let pending = &mut self.state.pending[place];
+        if attempt != pending.attempts + 1 {
+            return illegal(format!(
+                "attempt {attempt} at `{task}` follows attempt {}",
+                pending.attempts
+            ));
+        }
+        pending.attempts = attempt;
+        Ok(pending.clone())
+    }
+
+    /// The pending step, if an attempt at it has begun.
+    pub(super) fn begun(&self, task: &str) -> Result<Pending, Illegal> {
+        match self.state.pending(task) {
+            None => illegal(format!("`{task}` is not pending")),
+            Some(pending) if pending.attempts == 0 => illegal(format!("`{task}` was never begun")),
+            Some(pending) => Ok(pending.clone()),
+        }
+    }
+
+    pub(super) fn remove_pending(&mut self, task: &str) {
+        if let Some(place) = self.state.place_of(task) {
+            self.state.pending.remove(place);
+        }
+    }
+}
+
+impl RunState {
+    /// Where a task stands among the pending ones, which are in the order of their numbers.
+    pub(crate) fn place_of(&self, task: &str) -> Option<usize> {
+        let wanted = self.number_of(task)?;
+        let before = |pending: &Pending| self.number_of(&pending.task) < Some(wanted);
+        let place = self.pending.partition_point(before);
+        (self.pending.get(place)?.task == task).then_some(place)
+    }
+
+    /// The number in a task's name.
+    fn number_of(&self, task: &str) -> Option<u64> {
+        let rest = task.strip_prefix(self.run_id.as_str())?.strip_prefix('.')?;
+        rest.split_once('-')?.0.parse().ok()
+    }
+}
