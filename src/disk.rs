@@ -117,6 +117,28 @@ points! {
     AdoptSweep = "adopt.sweep",
     /// It is seen whether it was committed.
     AdoptLook = "adopt.look",
+    /// The folder of a new run is made.
+    RunMake = "run.make",
+    /// Its lock is made.
+    RunLock = "run.lock",
+    /// A file of its spec is written.
+    RunSpec = "run.spec",
+    /// That file, or a folder of the spec, is made durable.
+    RunSpecSync = "run.spec-sync",
+    /// Its log is made, empty.
+    RunLogMake = "run.log-make",
+    /// The names of the run's folder and log are made durable.
+    RunMakeSync = "run.make-sync",
+    /// An event is appended to a run's log.
+    RunLogAppend = "run.log-append",
+    /// The event is made durable: it has happened.
+    RunLogSync = "run.log-sync",
+    /// A torn end of the log is cut.
+    RunLogCut = "run.log-cut",
+    /// The new state is written beside the old one.
+    RunStateWrite = "run.state-write",
+    /// It takes the place of the old one.
+    RunStateRename = "run.state-rename",
 }
 
 /// Stands before the operation of a point; an injected fault comes out of here.

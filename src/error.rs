@@ -82,6 +82,7 @@ pub enum Kind {
     LimitExceeded,
     SafetyViolation,
     StateCorrupted,
+    NewerVersion,
     Blocked,
     Busy,
     Usage,
@@ -104,6 +105,7 @@ impl Kind {
             | Kind::UnknownProvider
             | Kind::UnknownWorkflow
             | Kind::UnknownDir
+            | Kind::NewerVersion
             | Kind::MissingTemplateKeyError => exit::INVALID,
             Kind::Blocked => exit::BLOCKED,
             Kind::Busy => exit::BUSY,

@@ -43,6 +43,7 @@
 
 pub mod access;
 pub mod agent;
+pub mod audit;
 pub mod cli;
 pub mod commands;
 pub mod disk;
@@ -68,6 +69,7 @@ pub mod scope;
 pub mod settings;
 pub mod specs;
 pub mod state;
+pub mod store;
 pub mod suggest;
 pub mod sys;
 pub mod task;

@@ -235,6 +235,11 @@ impl Dir {
         )
     }
 
+    /// Opens a file that must exist, for reading it and for adding to its end.
+    pub fn open_append(&self, name: &str) -> io::Result<File> {
+        self.open_with(name, OFlags::RDWR | OFlags::APPEND | OFlags::NONBLOCK)
+    }
+
     fn open_with(&self, name: &str, flags: OFlags) -> io::Result<File> {
         component(name)?;
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;

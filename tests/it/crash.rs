@@ -11,13 +11,24 @@ use serde_json::Value;
 use crate::harness::{Bed, Ran, names};
 
 /// Points that only another command, or only a signal, passes.
-const ELSEWHERE: [Point; 6] = [
+const ELSEWHERE: [Point; 17] = [
     Point::SubmitCreate,
     Point::SubmitWrite,
     Point::SubmitSync,
     Point::SubmitRename,
     Point::SubmitSyncFolder,
     Point::PutBack,
+    Point::RunMake,
+    Point::RunLock,
+    Point::RunSpec,
+    Point::RunSpecSync,
+    Point::RunLogMake,
+    Point::RunMakeSync,
+    Point::RunLogAppend,
+    Point::RunLogSync,
+    Point::RunLogCut,
+    Point::RunStateWrite,
+    Point::RunStateRename,
 ];
 
 /// Points that only a recovery passes.
