@@ -7,6 +7,6 @@ mod drawn;
 mod flow;
 mod head;
 mod hostile;
-mod support;
+pub(crate) mod support;
 mod variables;
 mod work;
