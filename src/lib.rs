@@ -1,4 +1,45 @@
 //! orch: a filesystem-native mailbox runner for command-line agents.
+//!
+//! A file dropped in `inbox/<agent>/` is claimed by an atomic rename, a provider works on it, the
+//! answer lands in `artifacts/`, and the task moves to `processed/`. The directory tree is the
+//! state; `ls` and `cat` are the dashboard.
+//!
+//! # Words
+//!
+//! - **root**: the folder with `inbox/` and `specs/orch.yaml` that everything happens in.
+//! - **task**: a file `NAME.task`: front matter, and below it the prompt.
+//! - **agent**: whose inbox it is; a file in `specs/agents/`, or a provider's own name.
+//! - **provider**: what does the work: a program, or orch itself (`echo`, `replay`), or a person.
+//! - **claim**: `NAME.claimed`, locked by the worker that it belongs to. A claim that can be locked
+//!   has a dead owner.
+//! - **attempt**: one run of a provider for a task; its output file is the record that there was one.
+//! - **commit**: the instant at which `NAME.json`, the result record, appears.
+//! - **watcher**: a living `orch watch`, with a lock in `logs/` and a guard process.
+//!
+//! # The map
+//!
+//! Pure, with no file, process, clock or random number: [`task`], [`agent`], [`settings`],
+//! [`provider`], [`record`], [`access`], [`units`], [`suggest`], and [`yaml`], which closes the gaps
+//! of the YAML reader.
+//!
+//! The shell around it: [`safety`] is the only way from a name to a file under the root; [`disk`]
+//! numbers the points of the order on disk and decides about syncs; [`mailbox`] owns the states of a
+//! task's files; [`registry`] reads what the user wrote in `specs/`; [`process`] starts agents and
+//! leaves nothing of them behind; [`watch`] wakes; [`engine`] brings it together, and [`runtime`]
+//! makes a process a watcher. [`recording`] keeps answers. `sys` holds what neither std nor rustix
+//! has, and all `unsafe` code; `lock` holds the file locks.
+//!
+//! Speaking: [`cli`] has the words, [`commands`] one file for each, [`report`] how it looks,
+//! [`error`] what went wrong and with which exit code.
+//!
+//! # What always holds
+//!
+//! - An accepted task is in exactly one place, and is committed at most once.
+//! - A file of a claim is moved only by who holds its lock, and never over another file.
+//! - What was committed is not run again; what was not is run again only after a crash or a declared
+//!   retry.
+//! - No path is opened under the root but by a folder's handle and a name of one component.
+//! - Only [`commands`] and [`report`] print.
 
 pub mod access;
 pub mod agent;

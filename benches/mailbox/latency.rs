@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::lab::{Lab, Result, Root, STAMP, Watcher, must, now_ns, percentile};
-use crate::peers::{self, Idle, PEERS, drop_by_rename};
+use crate::peers::{self, Idle, PEERS, Peer, drop_by_rename};
 use crate::table::{self, Goal};
 
 const SAMPLES: usize = 200;
@@ -101,7 +101,7 @@ pub fn run(lab: &Lab) -> Result<()> {
             let mut idle: Box<dyn Idle> = start(lab, &words)?;
             thread::sleep(Duration::from_millis(200));
             stamps.settle()?;
-            others.push((peer.name, stamps.sample(|| idle.hand_in())?));
+            others.push((peer, stamps.sample(|| idle.hand_in())?));
         }
     }
     show(&floor, &renamed, &written, &others);
@@ -118,13 +118,14 @@ impl Stamps {
     }
 }
 
-fn show(floor: &[u64], renamed: &[u64], written: &[u64], others: &[(&str, Vec<u64>)]) {
+fn show(floor: &[u64], renamed: &[u64], written: &[u64], others: &[(&Peer, Vec<u64>)]) {
     table::heading(
         "drop to start, idle, 200 samples",
         ["p50 ms", "p99 ms", "of best peer"],
     );
     let best = others
         .iter()
+        .filter(|(peer, _)| peer.is_queue)
         .map(|(_, samples)| percentile(samples, 50))
         .min();
     let line = |name: &str, samples: &[u64], goal: bool| {
@@ -139,8 +140,8 @@ fn show(floor: &[u64], renamed: &[u64], written: &[u64], others: &[(&str, Vec<u6
     line("the program alone", floor, false);
     line("orch, renamed into the inbox", renamed, true);
     line("orch, written in the inbox", written, true);
-    for (name, samples) in others {
-        line(name, samples, false);
+    for (peer, samples) in others {
+        line(peer.name, samples, false);
     }
 }
 

@@ -19,6 +19,9 @@ pub struct Peer {
     needs: &'static str,
     /// Does all the tasks, and says how long it took.
     pub all: fn(&Lab) -> Result<Duration>,
+    /// Whether a command that was handed in is taken by one and no other, and is not lost where
+    /// nobody is looking. What does not do that is measured too, but is no peer.
+    pub is_queue: bool,
     /// What takes one command at a time while it waits for them, where it is such a program.
     pub idle: Option<StartIdle>,
 }
@@ -34,36 +37,42 @@ pub const PEERS: [Peer; 6] = [
         name: "xargs -P2 -n1",
         needs: "xargs",
         all: xargs,
+        is_queue: true,
         idle: None,
     },
     Peer {
         name: "task-spooler, 2 slots",
         needs: "tsp",
         all: spooler,
+        is_queue: true,
         idle: Some(|lab, command| Ok(Box::new(Spooler::start(lab, command)?))),
     },
     Peer {
         name: "inotifywait, a loop without a claim",
         needs: "inotifywait",
         all: |lab| inotifywait(lab, BARE),
+        is_queue: false,
         idle: Some(|lab, command| Ok(Box::new(Loop::start(lab, BARE, command)?))),
     },
     Peer {
         name: "inotifywait, a loop that claims by mv",
         needs: "inotifywait",
         all: |lab| inotifywait(lab, CLAIMING),
+        is_queue: true,
         idle: Some(|lab, command| Ok(Box::new(Loop::start(lab, CLAIMING, command)?))),
     },
     Peer {
         name: "GNU parallel -j2",
         needs: "parallel",
         all: parallel,
+        is_queue: true,
         idle: None,
     },
     Peer {
         name: "nq",
         needs: "nq",
         all: nq,
+        is_queue: true,
         idle: Some(|lab, command| Ok(Box::new(Nq::start(lab, command)?))),
     },
 ];

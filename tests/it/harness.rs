@@ -249,6 +249,12 @@ impl Orch {
         self
     }
 
+    /// Runs in this folder.
+    pub fn current_dir(mut self, folder: &Path) -> Orch {
+        self.command.current_dir(folder);
+        self
+    }
+
     /// The command itself, for what the builder has no word for.
     pub fn command(&mut self) -> &mut Command {
         &mut self.command

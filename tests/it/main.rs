@@ -3,7 +3,7 @@
 //! - `harness`: the test bed, and nothing that checks a promise
 //! - `props`: gates and unique words for tests of running agents
 //! - `agents`: a provider's life: start, environment, limits, output, and nothing left of it
-//! - `authors`: `check`, `graph`, `schema`: workflows good, bad and hostile, and the shipped ones
+//! - `authors`: `check`, `graph`, `schema`: workflows good, bad and hostile
 //! - `bad_input`: tasks, agents and settings that are not valid: rejected, with reason and place
 //! - `chains`: answers that go on: `then`, people, recordings
 //! - `crash`: `kill -9` and I/O errors at every point of the order on disk
@@ -15,6 +15,7 @@
 //! - `readme`: what the README shows and lists
 //! - `scale`: many tasks: all done, in order, in bounded memory
 //! - `sending`: `send`, `cancel`, `retry`, as a person types them
+//! - `shipped`: the workflows and the schema that come with orch
 //! - `signals`: watchers that are stopped or killed with agents running
 //! - `strays`: what lies in an inbox and is not a task, and folders that lead elsewhere
 //! - `watchers`: several watchers on one root, and watchers inside agents
@@ -34,6 +35,7 @@ mod providers;
 mod readme;
 mod scale;
 mod sending;
+mod shipped;
 mod signals;
 mod strays;
 mod watchers;

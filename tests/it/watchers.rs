@@ -110,13 +110,23 @@ fn eight_watchers_of_which_one_dies_again_and_again_do_every_task_once() {
     scripts_under_fire(8);
 }
 
-#[test]
-fn eight_watchers_under_fire_commit_two_thousand_tasks_once_each() {
+/// Many short tasks, so that a kill strikes between any two steps of them.
+fn echoes_under_fire(watchers: usize) {
     let bed = Bed::new();
     bed.settings("limits: {interrupted: 100}\n");
     drop_many(&bed, 2000, "echo");
-    work_under_fire(&bed, 8, 2000, "echo");
+    work_under_fire(&bed, watchers, 2000, "echo");
     assert_each_once(&bed, 2000, "echo");
+}
+
+#[test]
+fn two_watchers_under_fire_commit_two_thousand_tasks_once_each() {
+    echoes_under_fire(2);
+}
+
+#[test]
+fn eight_watchers_under_fire_commit_two_thousand_tasks_once_each() {
+    echoes_under_fire(8);
 }
 
 #[test]
