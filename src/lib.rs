@@ -69,6 +69,7 @@ pub mod scope;
 pub mod settings;
 pub mod specs;
 pub mod state;
+pub mod steps;
 pub mod store;
 pub mod suggest;
 pub mod sys;

@@ -20,6 +20,8 @@ use crate::specs::read_text;
 use crate::suggest::suggest;
 use crate::task::AgentName;
 
+mod step;
+
 /// Variables that every agent gets, where they are set.
 const BASE_ENV: [&str; 6] = ["HOME", "LANG", "TERM", "USER", "TMPDIR", "LOGNAME"];
 
@@ -41,8 +43,17 @@ pub struct Setup {
 /// The specs of one root.
 #[derive(Debug)]
 pub struct Registry {
-    root: PathBuf,
+    places: Places,
     state: Mutex<State>,
+}
+
+/// Where the specs lie, and what they are for.
+#[derive(Debug, Clone)]
+struct Places {
+    /// The folder that `specs/` lies in: the root itself, or a run's copy.
+    base: PathBuf,
+    /// The root: programs, PATH and ORCH_ROOT go by it.
+    root: PathBuf,
 }
 
 #[derive(Debug)]
@@ -76,9 +87,18 @@ impl Stamp {
 impl Registry {
     /// Reads the specs of a root.
     pub fn load(root: &Path) -> Result<Registry> {
-        let state = State::read(root)?;
+        Registry::pinned(root, root)
+    }
+
+    /// Reads the specs that a run is pinned to: `base` is the folder that its copy of `specs/` lies
+    /// in, and everything else goes by the root.
+    pub fn pinned(base: &Path, root: &Path) -> Result<Registry> {
+        let state = State::read(base)?;
         Ok(Registry {
-            root: root.to_path_buf(),
+            places: Places {
+                base: base.to_path_buf(),
+                root: root.to_path_buf(),
+            },
             state: Mutex::new(state),
         })
     }
@@ -90,13 +110,13 @@ impl Registry {
         for known in state.agents.values_mut() {
             known.checked = false;
         }
-        if state.stamps == stamps(&self.root) {
+        if state.stamps == stamps(&self.places.base) {
             return;
         }
-        match State::read(&self.root) {
+        match State::read(&self.places.base) {
             Ok(new) => *state = new,
             Err(fault) => {
-                state.stamps = stamps(&self.root);
+                state.stamps = stamps(&self.places.base);
                 drop(state);
                 report(&fault.hint("the settings from before stay in force"));
             }
@@ -142,11 +162,11 @@ impl Registry {
     pub fn setup(&self, agent: &AgentName, provider: Option<&str>) -> Result<Arc<Setup>> {
         let mut state = self.lock();
         let key = (agent.clone(), provider.map(str::to_owned));
-        let fresh = state.refresh_agent(&self.root, agent);
+        let fresh = state.refresh_agent(&self.places.base, agent);
         if fresh && let Some(setup) = state.setups.get(&key) {
             return Ok(setup.clone());
         }
-        let setup = Arc::new(state.assemble(&self.root, agent, provider)?);
+        let setup = Arc::new(state.assemble(&self.places, agent, provider)?);
         state.setups.insert(key, setup.clone());
         Ok(setup)
     }
@@ -157,7 +177,7 @@ impl Registry {
         if let Some(found) = self.lock().programs.get(&key) {
             return Ok(found.clone());
         }
-        let found = resolve_program(name, path, &self.root)?;
+        let found = resolve_program(name, path, &self.places.root)?;
         self.lock().programs.insert(key, found.clone());
         Ok(found)
     }
@@ -169,7 +189,7 @@ impl Registry {
 
     /// Every agent that has a file, with what is wrong with it.
     pub fn all_agents(&self) -> Vec<(String, Result<()>)> {
-        let mut names: Vec<String> = walkdir::WalkDir::new(self.root.join("specs/agents"))
+        let mut names: Vec<String> = walkdir::WalkDir::new(self.places.base.join("specs/agents"))
             .max_depth(1)
             .follow_links(true)
             .into_iter()
@@ -239,7 +259,12 @@ impl State {
         false
     }
 
-    fn assemble(&self, root: &Path, agent: &AgentName, provider: Option<&str>) -> Result<Setup> {
+    fn assemble(
+        &self,
+        places: &Places,
+        agent: &AgentName,
+        provider: Option<&str>,
+    ) -> Result<Setup> {
         let known = self.agents.get(agent).and_then(|known| known.agent.clone());
         let file = known.transpose()?;
         let name = match (provider, &file) {
@@ -249,18 +274,22 @@ impl State {
                 .clone()
                 .or_else(|| self.settings.provider.clone())
                 .ok_or_else(|| no_provider(agent))?,
-            (None, None) => self.provider_inbox(root, agent)?,
+            (None, None) => self.provider_inbox(&places.base, agent)?,
         };
         let provider = provider::lookup(&name, &self.providers)?;
         let agent = file.map(|file| (*file).clone()).unwrap_or_default();
+        Ok(self.complete(&places.root, agent, name, provider))
+    }
+
+    fn complete(&self, root: &Path, agent: Agent, name: String, provider: Provider) -> Setup {
         let path = self.path(root);
-        Ok(Setup {
+        Setup {
             env: self.environment(root, &agent, &provider, &path),
             agent,
             provider_name: name,
             provider,
             path,
-        })
+        }
     }
 
     /// A task file may choose between agents' programs, but may not bring its own shell.

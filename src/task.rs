@@ -290,6 +290,16 @@ impl Task {
         })
     }
 
+    /// The task of a step, whose prompt orch made itself; it may be empty or longer than a file.
+    #[must_use]
+    pub(crate) fn made(header: Header, prompt: String) -> Self {
+        Task {
+            header,
+            text: prompt,
+            body_offset: 0,
+        }
+    }
+
     /// The text below the front matter: the prompt.
     #[must_use]
     pub fn body(&self) -> &str {

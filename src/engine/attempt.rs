@@ -245,7 +245,9 @@ impl Engine {
     fn stdin(&self, claim: &Claim, plan: &Plan, invocation: &Invocation) -> io::Result<Stdin> {
         let by_stdin = invocation.stdin == StdinPlan::Prompt;
         let is_body = invocation.prompt_sent == plan.task.body();
-        if invocation.wants_prompt_file || !is_body {
+        // The claimed file of a step does not hold its prompt.
+        let only_here = !plan.as_dropped && (by_stdin || !invocation.prompt_sent.is_empty());
+        if invocation.wants_prompt_file || !is_body || only_here {
             at(Point::RunPrompt)?;
             let dir = &claim.folders.artifacts;
             let name = file_name(&claim.name, PROMPT);

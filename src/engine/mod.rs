@@ -33,6 +33,7 @@ use crate::watch::{self, Watch};
 
 pub use notice::{Listener, Notice};
 pub use plan::{Chain, Plan};
+pub(crate) use plan::{merged, named_dir};
 use queue::{Glance, Queue, Turn};
 
 /// Lists longer than this are worked off without a watch: events would only cost.

@@ -3,7 +3,7 @@
 //! A plan is made before the task is claimed, so nothing here may change anything, but that the
 //! folders of the agent that comes next are made where they are missing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Engine;
@@ -16,6 +16,7 @@ use crate::provider::Provider;
 use crate::provider::invocation::{self, Invocation, Request};
 use crate::registry::{Setup, expand_home};
 use crate::safety::Dir;
+use crate::settings::Settings;
 use crate::task::{AgentName, Header, MAX_HOPS, MAX_TASK_BYTES, Task, TaskName, render};
 
 /// How a task will be run.
@@ -35,6 +36,10 @@ pub struct Plan {
     pub retries: u32,
     /// Who gets the answer.
     pub chain: Option<Chain>,
+    /// Whether `task` is the claimed file as it is; a step's prompt is made when it is claimed.
+    pub as_dropped: bool,
+    /// Whether one task at a time works in `dir`.
+    pub exclusive: bool,
 }
 
 /// The rest of a `then:` chain.
@@ -98,6 +103,8 @@ impl Engine {
             chain,
             setup,
             task,
+            as_dropped: true,
+            exclusive: true,
         })
     }
 
@@ -157,27 +164,7 @@ impl Engine {
         let Some(name) = named.or(settings.dir.as_ref()) else {
             return Ok(None);
         };
-        let Some(dir) = settings.dirs.get(name) else {
-            let known: Vec<_> = settings.dirs.keys().map(String::as_str).collect();
-            return Err(
-                Fault::new(Kind::UnknownDir, format!("unknown dir `{name}`")).hint(format!(
-                    "add it under `dirs` in specs/orch.yaml{}",
-                    if known.is_empty() {
-                        String::new()
-                    } else {
-                        format!("; known: {}", known.join(", "))
-                    }
-                )),
-            );
-        };
-        let path = expand_home(&dir.path)
-            .map_or_else(|| self.mailbox.root.path.join(&dir.path), PathBuf::from);
-        let opened = std::fs::canonicalize(&path).and_then(|path| Dir::open_named_by_user(&path));
-        opened.map(Some).map_err(|e| Fault {
-            kind: Kind::UnknownDir,
-            ..Fault::io(&format!("work in dir `{name}`, that is"), &path, &e)
-                .hint("`dirs` in specs/orch.yaml must name a folder that exists")
-        })
+        named_dir(&self.mailbox.root.path, &settings, name).map(Some)
     }
 
     fn limits(&self, header: &Header, setup: &Setup) -> Limits {
@@ -205,7 +192,7 @@ impl Engine {
 impl Plan {
     /// One task at a time works in a folder.
     pub(super) fn lock_dir(&self) -> Result<DirLock> {
-        let Some(dir) = &self.dir else {
+        let Some(dir) = self.dir.as_ref().filter(|_| self.exclusive) else {
             return Ok(DirLock::NotNeeded);
         };
         let locked = dir.reopen().and_then(Locked::try_new);
@@ -248,8 +235,32 @@ impl Chain {
     }
 }
 
+/// Opens a directory of the settings.
+pub(crate) fn named_dir(root: &Path, settings: &Settings, name: &str) -> Result<Dir> {
+    let Some(dir) = settings.dirs.get(name) else {
+        let known: Vec<_> = settings.dirs.keys().map(String::as_str).collect();
+        return Err(
+            Fault::new(Kind::UnknownDir, format!("unknown dir `{name}`")).hint(format!(
+                "add it under `dirs` in specs/orch.yaml{}",
+                if known.is_empty() {
+                    String::new()
+                } else {
+                    format!("; known: {}", known.join(", "))
+                }
+            )),
+        );
+    };
+    let path = expand_home(&dir.path).map_or_else(|| root.join(&dir.path), PathBuf::from);
+    let opened = std::fs::canonicalize(&path).and_then(|path| Dir::open_named_by_user(&path));
+    opened.map_err(|e| Fault {
+        kind: Kind::UnknownDir,
+        ..Fault::io(&format!("work in dir `{name}`, that is"), &path, &e)
+            .hint("`dirs` in specs/orch.yaml must name a folder that exists")
+    })
+}
+
 /// The agent's parameters, with the task's own on top.
-pub(super) fn merged(
+pub(crate) fn merged(
     agent: &serde_json::Map<String, serde_json::Value>,
     task: &serde_json::Map<String, serde_json::Value>,
 ) -> serde_json::Map<String, serde_json::Value> {

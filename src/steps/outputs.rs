@@ -1,0 +1,149 @@
+//! What earlier steps printed, read from their artifacts when a prompt asks for it.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use serde_json::Value;
+
+use crate::mailbox::{ERR, OUT, RAW, file_name};
+use crate::root::Root;
+use crate::safety::{Dir, Meta};
+use crate::store::{open_below, sha256};
+use crate::task::{AgentName, TaskName};
+use crate::vars::{MAX_OUTPUT_BYTES, Outputs, Printed};
+
+/// How much of the end of each stream `tail` gives.
+const TAIL_BYTES: u64 = 64 * 1024;
+
+/// The outputs of a run's steps; only a prompt takes them whole.
+pub(super) struct Artifacts<'a> {
+    pub(super) root: &'a Root,
+    /// `steps`, as the scope has it.
+    pub(super) steps: &'a Value,
+    /// Whether `output` is all of it.
+    pub(super) whole: bool,
+}
+
+impl Outputs for Artifacts<'_> {
+    fn whole(&self, step: &str) -> Option<Printed> {
+        let result = self.result(step).filter(|_| self.whole)?;
+        let (dir, name) = match self.task(result)? {
+            Ok(task) => task,
+            Err(e) => return Some(Printed::Lost(e.to_string())),
+        };
+        match read_whole(&dir, &file_name(&name, OUT)) {
+            Ok(Read1::Bytes(bytes)) => Some(checked(result, &file_name(&name, OUT), &bytes)),
+            Ok(Read1::TooLong(bytes)) => Some(Printed::TooLong(bytes)),
+            // A step without an answer has what its result keeps, if that is all of it.
+            Err(e) if e.kind() == io::ErrorKind::NotFound && result["truncated"] != true => None,
+            Err(e) => Some(Printed::Lost(e.to_string())),
+        }
+    }
+
+    fn tail(&self, step: &str) -> Printed {
+        let Some(result) = self.result(step) else {
+            return Printed::Nothing;
+        };
+        match self.task(result) {
+            None => Printed::Nothing,
+            Some(Err(e)) => Printed::Lost(e.to_string()),
+            Some(Ok((dir, name))) => match tails(&dir, &name) {
+                Ok(text) => Printed::Text(text),
+                Err(e) => Printed::Lost(e.to_string()),
+            },
+        }
+    }
+}
+
+impl Artifacts<'_> {
+    /// The result of `STEP` or `LOOP[0].STEP`.
+    fn result(&self, step: &str) -> Option<&Value> {
+        let found = match step.split_once('[') {
+            None => self.steps.get(step)?,
+            Some((each, rest)) => {
+                let (index, inner) = rest.split_once("].")?;
+                let index: usize = index.parse().ok()?;
+                self.steps.get(each)?.get(index)?.get(inner)?
+            }
+        };
+        found.is_object().then_some(found)
+    }
+
+    /// The folder and the name of the task that a result came of.
+    fn task(&self, result: &Value) -> Option<io::Result<(Dir, TaskName)>> {
+        let (agent, name) = result.get("task")?.as_str()?.split_once('/')?;
+        let agent = AgentName::parse(agent).ok()?;
+        let name = TaskName::parse(name).ok()?;
+        Some(
+            self.root
+                .artifacts
+                .sub(agent.as_str())
+                .map(|dir| (dir, name)),
+        )
+    }
+}
+
+/// A file as far as it is looked at.
+enum Read1 {
+    Bytes(Vec<u8>),
+    TooLong(u64),
+}
+
+fn read_whole(dir: &Dir, name: &str) -> io::Result<Read1> {
+    let file = open_below(dir, name)?;
+    let size = Meta::of_file(&file)?.size;
+    if size > MAX_OUTPUT_BYTES as u64 {
+        return Ok(Read1::TooLong(size));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_OUTPUT_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(Read1::Bytes(bytes))
+}
+
+/// The text, if it is still what the step left behind.
+fn checked(result: &Value, name: &str, bytes: &[u8]) -> Printed {
+    let files = result.get("files").and_then(Value::as_array);
+    let is_it = |file: &&Value| {
+        let path = file["path"].as_str().unwrap_or_default();
+        path.rsplit_once('/').is_some_and(|(_, last)| last == name)
+    };
+    match files.and_then(|files| files.iter().find(is_it)) {
+        Some(file) if file["sha256"] != sha256(bytes) => {
+            Printed::Lost("it was changed after the step ended".to_owned())
+        }
+        _ => Printed::Text(String::from_utf8_lossy(bytes).into_owned()),
+    }
+}
+
+fn tails(dir: &Dir, name: &TaskName) -> io::Result<String> {
+    let out = match end_of(dir, &file_name(name, OUT))? {
+        Some(out) => out,
+        None => end_of(dir, &file_name(name, RAW))?.unwrap_or_default(),
+    };
+    let err = end_of(dir, &file_name(name, ERR))?.unwrap_or_default();
+    let between = if out.is_empty() || err.is_empty() || out.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
+    Ok(format!("{out}{between}{err}"))
+}
+
+/// The end of a file, from the beginning of a character on.
+fn end_of(dir: &Dir, name: &str) -> io::Result<Option<String>> {
+    let mut file: File = match open_below(dir, name) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let start = Meta::of_file(&file)?.size.saturating_sub(TAIL_BYTES);
+    file.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+    let continues = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
+    let cut = match start {
+        0 => 0,
+        _ => bytes.iter().take(3).take_while(continues).count(),
+    };
+    Ok(Some(String::from_utf8_lossy(&bytes[cut..]).into_owned()))
+}
