@@ -44,24 +44,32 @@ pub enum Command {
     Demo(Demo),
     /// Put a task in an agent's inbox
     Send(Send),
+    /// Start a run of a workflow, and see it through
+    Run(Run),
     /// Work on the tasks in the inboxes, now and as they come
     Watch(Watch),
-    /// Show what waits, runs, is done and failed
-    Status(Json),
-    /// Show one task: its record, its answer, its earlier attempts
+    /// Show what waits, runs, is done and failed, or how one run stands
+    Status(Status),
+    /// Show one task, with its answer and earlier attempts, or a run, or a step of one
     Show(Show),
-    /// List finished tasks, the latest last
+    /// List finished tasks, or the transitions of a run, the latest last
     Log(Log),
     /// Run a finished task again
     Retry(Target),
-    /// Cancel a waiting or running task
-    Cancel(Target),
+    /// Cancel a waiting or running task, or a run
+    Cancel(Cancel),
+    /// Go on with a run that is blocked or was interrupted
+    Resume(Resume),
+    /// Start a run over: its files, results and decisions go, its log stays
+    Reset(RunWord),
     /// Check workflows: every fault with its place, and the proof that a run ends
     Check(Check),
-    /// Draw a workflow
+    /// Draw a workflow, or the course of a run
     Graph(Graph),
     /// Print the JSON Schema of workflow files, for editors
     Schema,
+    /// Compare a run with its log, and verify every hash
+    Audit(RunWords),
     /// Remove finished tasks that are older than a while, with their results
     CleanProcessed(CleanProcessed),
     /// Check the root, the providers and what this system offers
@@ -135,6 +143,108 @@ pub struct Send {
     pub json: bool,
 }
 
+/// `orch run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// A name in specs/, or a path in it
+    pub workflow: String,
+    /// What is asked for, `${request}`; `-` reads it from standard input
+    #[arg(conflicts_with = "file")]
+    pub text: Option<String>,
+    /// Take the request from a file
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// A YAML or JSON document, `${input}`; it must match the workflow's schema
+    #[arg(long, visible_alias = "spec", value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// Set a variable, in the type of its default in `context`; may be repeated
+    #[arg(long, value_name = "K=V")]
+    pub context: Vec<String>,
+    /// Set variables from a YAML or JSON map; --context goes before it
+    #[arg(long, value_name = "FILE")]
+    pub context_file: Option<PathBuf>,
+    /// Only print every step, what it would do and where it may lead
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print the run's id and end; a watcher works on it
+    #[arg(long, conflicts_with_all = ["dry_run", "timeout", "record"])]
+    pub detach: bool,
+    /// How many steps at once, where no watcher runs
+    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub jobs: u16,
+    /// Set `context.max_retries`, for a workflow that uses it
+    #[arg(long, value_name = "N")]
+    pub max_retries: Option<u64>,
+    /// Where no watcher runs: keep every answer for the replay provider
+    #[arg(long)]
+    pub record: bool,
+    /// Give up waiting after this long; `orch resume` goes on
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// One JSON object per line instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `orch resume`.
+#[derive(Debug, Args)]
+pub struct Resume {
+    /// Any unique part of a run's id, or `last`
+    pub run: String,
+    /// Make the state anew from the log first
+    #[arg(long)]
+    pub repair: bool,
+    /// Print the run's id and end; a watcher works on it
+    #[arg(long, conflicts_with_all = ["timeout", "record"])]
+    pub detach: bool,
+    /// How many steps at once, where no watcher runs
+    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub jobs: u16,
+    /// Where no watcher runs: keep every answer for the replay provider
+    #[arg(long)]
+    pub record: bool,
+    /// Give up waiting after this long
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// One JSON object per line instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `orch status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Any unique part of a run's id, or `last` [default: everything]
+    pub run: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `orch cancel`.
+#[derive(Debug, Args)]
+pub struct Cancel {
+    /// AGENT/NAME, or any unique part of a run's id, or `last`
+    pub target: String,
+}
+
+/// A command on one run.
+#[derive(Debug, Args)]
+pub struct RunWord {
+    /// Any unique part of a run's id, or `last`
+    pub run: String,
+}
+
+/// A command that tells of one run.
+#[derive(Debug, Args)]
+pub struct RunWords {
+    /// Any unique part of a run's id, or `last`
+    pub run: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `orch watch`.
 #[derive(Debug, Args)]
 pub struct Watch {
@@ -175,7 +285,7 @@ pub struct Json {
 /// `orch show`.
 #[derive(Debug, Args)]
 pub struct Show {
-    /// AGENT/NAME
+    /// AGENT/NAME, RUN or RUN/STEP
     pub target: String,
     /// Print JSON
     #[arg(long)]
@@ -192,7 +302,7 @@ pub struct Target {
 /// `orch log`.
 #[derive(Debug, Args)]
 pub struct Log {
-    /// Only this agent's tasks, or AGENT/NAME with its earlier attempts
+    /// Only this agent's tasks, or AGENT/NAME with its earlier attempts; or a run
     pub target: Option<String>,
     /// Only what ended within this time, such as `2h`, or since a time such as 2026-05-01T12:00Z
     #[arg(long, value_name = "TIME")]
@@ -222,7 +332,7 @@ pub struct Check {
 /// `orch graph`.
 #[derive(Debug, Args)]
 pub struct Graph {
-    /// A name in specs/, or a path
+    /// A name in specs/, or a path; or a run
     pub workflow: String,
     /// The language of the drawing
     #[arg(long, value_name = "FORMAT", default_value = "mermaid")]

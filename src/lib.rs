@@ -62,6 +62,7 @@ pub mod recording;
 pub mod registry;
 pub mod report;
 pub mod root;
+pub mod runs;
 pub mod runtime;
 pub mod safety;
 pub mod schema_check;

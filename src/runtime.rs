@@ -60,7 +60,8 @@ pub fn watch(
         only: options
             .only
             .as_ref()
-            .map(|(agent, name)| format!("{agent}/{name}")),
+            .map(|(agent, name)| format!("{agent}/{name}"))
+            .or_else(|| options.only_run.clone()),
     };
     let watcher = Watcher::start(root.logs.path(), &root.path, &duty)
         .map_err(|e| Fault::io("start a watcher in", root.logs.path(), &e))?;

@@ -200,6 +200,9 @@ pub struct Header {
     #[serde(default, deserialize_with = "yaml::or_default")]
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub context: Map<String, Value>,
+    /// The input of the workflow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
     /// The provider, instead of the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,

@@ -1,4 +1,4 @@
-//! `orch cancel`: a task that waits or runs is ended, and is recorded as cancelled.
+//! `orch cancel`: a task or a run is ended, and is recorded as cancelled.
 //!
 //! The cancellation is committed first. A living owner then finds its claim gone and ends the
 //! agent; where the owner is dead, what is left of it is ended here.
@@ -9,15 +9,24 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::run_target::{self, RunStep};
 use super::target::Target;
 use crate::cli;
 use crate::error::{Fault, Kind, Result, exit};
 use crate::mailbox::{AgentBox, CLAIMED, Commit, Look, Mailbox, TASK, file_name};
 use crate::process::{Dead, Marker, SweepLock, sweep_dead};
 use crate::record::{Record, Status};
+use crate::report::count;
+use crate::runs;
+use crate::state::{Event, Pending};
+use crate::store::RunDir;
+use crate::task::{AgentName, TaskName};
 
-pub(super) fn run(root: Option<&Path>, words: &cli::Target) -> Result<u8> {
+pub(super) fn run(root: Option<&Path>, words: &cli::Cancel) -> Result<u8> {
     let mailbox = super::open(root)?;
+    if let Some(RunStep { run, step }) = run_target::parse(&mailbox.root, &words.target)? {
+        return cancel_run(&mailbox, &run, step.as_deref());
+    }
     let target = Target::parse(&words.target)?;
     let (agent, name) = (&target.agent, &target.name);
     let folders = mailbox
@@ -44,6 +53,52 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Target) -> Result<u8> {
         }
     }
     Ok(exit::DONE)
+}
+
+/// Ends a run: that is committed first, so that no step is dropped any more, then its tasks go.
+fn cancel_run(mailbox: &Mailbox, run: &RunDir, step: Option<&str>) -> Result<u8> {
+    let id = run.id();
+    if let Some(step) = step {
+        let message = format!("`{step}` cannot be cancelled without its run `{id}`");
+        return Err(
+            Fault::new(Kind::Usage, message).hint(format!("`orch cancel {id}` ends all of it"))
+        );
+    }
+    let workflow = runs::pinned(run)?;
+    let mut pending = Vec::new();
+    runs::apply_with(run, &workflow, |state| {
+        if state.status.is_final() {
+            let message = format!("run `{id}` has ended already: {}", state.status.as_str());
+            return Err(Fault::new(Kind::Usage, message));
+        }
+        pending.clone_from(&state.pending);
+        Ok(Event::Cancelled)
+    })?;
+    match cancel_tasks(mailbox, &pending)? {
+        0 => println!("{id} is cancelled"),
+        ended => println!("{id} is cancelled; {} ended", count(ended, "step")),
+    }
+    Ok(exit::DONE)
+}
+
+/// Ends the tasks of steps that nothing waits for any more; gives how many were there.
+pub(super) fn cancel_tasks(mailbox: &Mailbox, pending: &[Pending]) -> Result<usize> {
+    let mut ended = 0;
+    for Pending { agent, task, .. } in pending {
+        let target = Target {
+            agent: AgentName::parse(agent)?,
+            name: TaskName::parse(task)?,
+        };
+        let cancelled = mailbox
+            .agent(&target.agent)
+            .and_then(|folders| cancel(mailbox, &folders, &target))
+            .map_err(|e| Fault::io("cancel", format!("{agent}/{task}"), &e))?;
+        ended += usize::from(!matches!(
+            cancelled,
+            Cancelled::NotThere | Cancelled::Finished
+        ));
+    }
+    Ok(ended)
 }
 
 enum Cancelled {

@@ -8,11 +8,13 @@ mod follow;
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::target::Target;
+use super::{run_log, run_target};
 use crate::cli;
 use crate::error::{Fault, Kind, Result, exit};
 use crate::mailbox::{FAILED, Part, Peek, RECORD, TASK, read_record};
@@ -28,7 +30,15 @@ const BATCH_BYTES: usize = 64 << 10;
 const SLACK_NS: i128 = 2_000_000_000;
 
 pub(super) fn run(root: Option<&Path>, words: &cli::Log) -> Result<u8> {
-    let root = Root::discover(root)?;
+    let root = Arc::new(Root::discover(root)?);
+    let word = words.target.as_deref();
+    if let Some(run) = word
+        .map(|word| run_target::unless_agent(&root, word))
+        .transpose()?
+        .flatten()
+    {
+        return run_log::run(&root, &run, words);
+    }
     let mut log = Log::new(root, words)?;
     if words.follow {
         return follow::run(&mut log);
@@ -39,7 +49,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Log) -> Result<u8> {
 
 /// What is wanted, and what was shown already.
 struct Log {
-    root: Root,
+    root: Arc<Root>,
     agent: Option<AgentName>,
     /// Only this task, with its earlier attempts.
     name: Option<String>,
@@ -80,7 +90,7 @@ struct Entry {
 }
 
 impl Log {
-    fn new(root: Root, words: &cli::Log) -> Result<Log> {
+    fn new(root: Arc<Root>, words: &cli::Log) -> Result<Log> {
         let (agent, name) = parse_target(words.target.as_deref())?;
         if let Some(agent) = &agent {
             check_agent(&root, agent)?;

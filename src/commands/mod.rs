@@ -1,15 +1,23 @@
 //! One short file per command. A command reads its words, asks the library, and prints.
 
+mod audit;
 mod cancel;
 mod check;
 mod clean_processed;
 mod completions;
 mod demo;
 mod doctor;
+mod drive;
 mod graph;
 mod init;
 mod log;
+mod reset;
+mod resume;
 mod retry;
+mod run;
+mod run_log;
+mod run_target;
+mod run_view;
 mod schema;
 mod send;
 mod show;
@@ -34,15 +42,19 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Init(words) => init::run(&words),
         Command::Demo(words) => demo::run(&words),
         Command::Send(words) => send::run(root, words),
+        Command::Run(words) => run::run(root, &words),
         Command::Watch(words) => watch::run(root, &words),
         Command::Status(words) => status::run(root, &words),
         Command::Show(words) => show::run(root, &words),
         Command::Log(words) => log::run(root, &words),
         Command::Retry(words) => retry::run(root, &words),
         Command::Cancel(words) => cancel::run(root, &words),
+        Command::Resume(words) => resume::run(root, &words),
+        Command::Reset(words) => reset::run(root, &words),
         Command::Check(words) => check::run(root, &words),
         Command::Graph(words) => graph::run(root, &words),
         Command::Schema => schema::run(),
+        Command::Audit(words) => audit::run(root, &words),
         Command::CleanProcessed(words) => clean_processed::run(root, &words),
         Command::Doctor(words) => doctor::run(root, &words),
         Command::Completions(words) => completions::run(&words),

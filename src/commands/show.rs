@@ -1,14 +1,17 @@
-//! `orch show`: one task, where it is, how it ended, and what is left of it. Changes nothing.
+//! `orch show`: one task, where it is, how it ended, and what is left of it; or a run, or a step of
+//! one. Changes nothing.
 
 mod text;
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 use serde::Serialize;
 
 use super::target::Target;
+use super::{run_target, run_view};
 use crate::cli;
 use crate::error::{Fault, Kind, Result, exit};
 use crate::mailbox::{
@@ -23,7 +26,10 @@ use crate::suggest::suggest;
 use crate::task::TaskName;
 
 pub(super) fn run(root: Option<&Path>, words: &cli::Show) -> Result<u8> {
-    let root = Root::discover(root)?;
+    let root = Arc::new(Root::discover(root)?);
+    if let Some(target) = run_target::parse(&root, &words.target)? {
+        return run_view::show(&root, &target, words.json);
+    }
     let target = Target::parse(&words.target)?;
     let peek = Peek::at(&root, &target.agent)
         .map_err(|e| Fault::io("open the folders of", target.agent.as_str(), &e))?;

@@ -5,10 +5,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::{run_target, run_view};
 use crate::cli;
 use crate::error::{Fault, Result, exit};
 use crate::mailbox::{Listing, Peek, Place, Stray, survey};
@@ -23,8 +25,12 @@ use crate::task::AgentName;
 /// So many names of one sort are shown; `--json` has them all.
 const SHOWN: usize = 20;
 
-pub(super) fn run(root: Option<&Path>, words: &cli::Json) -> Result<u8> {
-    let root = Root::discover(root)?;
+pub(super) fn run(root: Option<&Path>, words: &cli::Status) -> Result<u8> {
+    let root = Arc::new(Root::discover(root)?);
+    if let Some(word) = &words.run {
+        let runs = run_target::runs(&root);
+        return run_view::status(&root, &runs.open(&runs.find(word)?)?, words.json);
+    }
     let status = Status::of(&root)?;
     if words.json {
         print_json(&status)?;
@@ -39,6 +45,8 @@ struct Status {
     root: String,
     agents: Vec<AgentStatus>,
     totals: Totals,
+    /// Runs that are not finished.
+    runs: Vec<run_view::Row>,
     strays: Vec<StrayStatus>,
     watchers: Vec<WatcherRecord>,
     /// Agents whose waiting tasks nobody will take.
@@ -93,7 +101,7 @@ impl From<Stray> for StrayStatus {
 }
 
 impl Status {
-    fn of(root: &Root) -> Result<Status> {
+    fn of(root: &Arc<Root>) -> Result<Status> {
         let (registry, problem) = match Registry::load(&root.path) {
             Ok(registry) => (Some(registry), None),
             Err(fault) => (None, Some(fault)),
@@ -112,6 +120,7 @@ impl Status {
             root: root.path.display().to_string(),
             totals: Totals::of(&agents),
             unwatched: unwatched(&agents, &watchers),
+            runs: run_view::unfinished(root),
             agents,
             strays: found.strays.into_iter().map(StrayStatus::from).collect(),
             watchers,
@@ -122,6 +131,8 @@ impl Status {
     fn text(&self, paint: Paint) -> String {
         let mut text = format!("{}\n\n", paint.dim(clean_line(&self.root)));
         self.write_counts(&mut text, paint);
+        let runs = run_view::lines(&self.runs, Timestamp::now());
+        section(&mut text, paint, "runs", &runs);
         self.write_claims(&mut text, paint);
         self.write_people(&mut text, paint);
         self.write_watchers(&mut text, paint);

@@ -67,6 +67,9 @@ pub struct Options {
     pub agents: Vec<AgentName>,
     /// Only this task.
     pub only: Option<(AgentName, TaskName)>,
+    /// Only the run of this id: the task that starts it, and its steps. The engine ends when the run
+    /// has ended or is blocked and nothing of it is being worked on.
+    pub only_run: Option<String>,
     /// Scan this often instead of waiting for events.
     pub poll: Option<Duration>,
     /// Stop at this time, whatever is left.

@@ -46,7 +46,7 @@ pub struct Duty {
     /// Only these agents, where there are any.
     #[serde(default)]
     pub agents: Vec<String>,
-    /// Only this task, `AGENT/NAME`.
+    /// Only this task, `AGENT/NAME`, or this run, by its id.
     #[serde(default)]
     pub only: Option<String>,
 }

@@ -1,0 +1,109 @@
+//! `orch resume`: a run goes on from where it stands, and is seen through.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::drive::{Drive, Tail, exit_code, say_blocked};
+use crate::cli;
+use crate::disk::{Disk, Durability};
+use crate::error::{Fault, Kind, Result, exit};
+use crate::mailbox::Mailbox;
+use crate::report::{clean_line, print_json, print_line};
+use crate::root::Root;
+use crate::runs::{self, facts};
+use crate::runtime;
+use crate::state::{Event, RunState, RunStatus};
+use crate::store::{PATIENCE, RunDir, Runs};
+use crate::workflow::Workflow;
+
+pub(super) fn run(root: Option<&Path>, words: &cli::Resume) -> Result<u8> {
+    super::refuse_to_agents("resume")?;
+    runtime::inherit_nothing()?;
+    let root = Arc::new(Root::discover(root)?);
+    let runs = Runs::new(root.clone(), Disk::new(Durability::Power));
+    let mailbox = Mailbox::new(root.clone(), Disk::new(Durability::Power));
+    let run_id = runs.find(&words.run)?;
+    let run = runs.open(&run_id)?;
+    let workflow = runs::pinned(&run)?;
+    if words.repair {
+        let state = run.lock(PATIENCE)?.rebuild(&workflow)?;
+        eprintln!(
+            "{run_id}: state.json is made anew from {} events",
+            state.seq
+        );
+    }
+    let mut tail = Tail::from_now(&root, &run_id, words.json)?;
+    let state = go_on(&run, &workflow, &root.path)?;
+    if state.status == RunStatus::Blocked {
+        tail.print()?;
+        match words.json {
+            true => drop(print_json(&state)?),
+            false => say_blocked(&state),
+        }
+        return Ok(exit_code(&state));
+    }
+    if words.detach {
+        print_line(&run_id)?;
+        return Ok(exit::DONE);
+    }
+    let drive = Drive {
+        root: &root,
+        mailbox: &mailbox,
+        runs: &runs,
+        run_id: &run_id,
+        inboxes: runs::inboxes(&workflow)
+            .into_iter()
+            .map(str::to_owned)
+            .collect(),
+        start: None,
+        jobs: words.jobs,
+        record: words.record,
+        deadline: words.timeout.map(|timeout| Instant::now() + timeout),
+        json: words.json,
+    };
+    drive.run(&mut tail)
+}
+
+/// Moves a blocked run on, if what it waited for is there now; one that was only interrupted needs
+/// nothing but somebody to work on it.
+pub(super) fn go_on(run: &RunDir, workflow: &Workflow, root: &Path) -> Result<RunState> {
+    let state = runs::load(run, workflow)?;
+    match state.status {
+        RunStatus::Running => return Ok(state),
+        RunStatus::Blocked => {}
+        status => return Err(is_final(run.id(), status, &state)),
+    }
+    let exists = |glob: &str| facts::exists(root, glob);
+    let resumed = runs::apply_with(run, workflow, |state| {
+        Ok(Event::Resumed {
+            facts: facts::for_resume(workflow, state, exists),
+        })
+    });
+    resumed.map(|(state, _)| state)
+}
+
+fn is_final(id: &str, status: RunStatus, state: &RunState) -> Fault {
+    let why = state
+        .error
+        .as_ref()
+        .map(|fault| format!(": {}", fault.message));
+    let message = format!(
+        "run `{id}` has {}{}",
+        ended(status),
+        why.unwrap_or_default()
+    );
+    Fault::new(Kind::Usage, clean_line(&message)).hint(format!(
+        "`orch reset {id}` starts it over; `orch run {}` starts another",
+        state.workflow_name
+    ))
+}
+
+fn ended(status: RunStatus) -> &'static str {
+    match status {
+        RunStatus::Succeeded => "succeeded, and that is final",
+        RunStatus::Failed => "failed",
+        RunStatus::Cancelled => "been cancelled",
+        RunStatus::Running | RunStatus::Blocked => "not ended",
+    }
+}

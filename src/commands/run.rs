@@ -1,0 +1,276 @@
+//! `orch run`: starts a run of a workflow and sees it through. It is `send` plus a watcher for that
+//! one run: there is no second way through the engine.
+
+use std::io::{IsTerminal, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::drive::{Drive, Tail};
+use super::target::say_if_nobody_watches;
+use crate::cli;
+use crate::disk::{Disk, Durability};
+use crate::error::{Fault, Kind, Result, exit};
+use crate::mailbox::Mailbox;
+use crate::report::{print, print_json, print_line};
+use crate::root::Root;
+use crate::runs::outline::Outline;
+use crate::runs::{self, values};
+use crate::runtime;
+use crate::scope::Scope;
+use crate::specs::is_inside_specs;
+use crate::store::{Runs, Spec};
+use crate::task::{AgentName, Header, MAX_TASK_BYTES, Task, TaskName, render};
+use crate::workflow::Workflow;
+use crate::yaml;
+
+pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
+    runtime::inherit_nothing()?;
+    let path = Root::locate(root)?;
+    let (workflow, spec) = runs::load_workflow(&path, &words.workflow)?;
+    let order = Order::of(words, &workflow, &spec)?;
+    if words.dry_run {
+        return outline(&path, &workflow, &order, words.json);
+    }
+    let root = Arc::new(Root::open(&path)?);
+    let mailbox = Mailbox::new(root.clone(), Disk::new(Durability::Power));
+    let runs = Runs::new(root.clone(), Disk::new(Durability::Power));
+    let mut agent = Some(AgentName::parse(&workflow.name.value)?);
+    let run_id = match order.unfinished(&runs, &workflow)? {
+        Some(earlier) => {
+            agent = None;
+            eprintln!("{earlier} is of the same input and not finished: it goes on");
+            earlier
+        }
+        None => order.submit(&mailbox, &workflow, words, &spec)?,
+    };
+    if words.detach {
+        say_started(&run_id, words.json)?;
+        if let Some(agent) = &agent {
+            say_if_nobody_watches(&mailbox, agent);
+        }
+        return Ok(exit::DONE);
+    }
+    let drive = Drive {
+        root: &root,
+        mailbox: &mailbox,
+        runs: &runs,
+        run_id: &run_id,
+        inboxes: runs::inboxes(&workflow)
+            .into_iter()
+            .map(str::to_owned)
+            .collect(),
+        start: agent,
+        jobs: words.jobs,
+        record: words.record,
+        deadline: words.timeout.map(|timeout| Instant::now() + timeout),
+        json: words.json,
+    };
+    if !words.json {
+        print_line(&run_id)?;
+    }
+    drive.run(&mut Tail::from_start(&root, &run_id, words.json))
+}
+
+fn say_started(run_id: &str, json: bool) -> Result<()> {
+    match json {
+        true => print_json(&json!({"run": run_id}))?,
+        false => print_line(run_id)?,
+    };
+    Ok(())
+}
+
+/// What a run is given.
+struct Order {
+    request: String,
+    input: Option<Value>,
+    /// Only what differs from the workflow's defaults.
+    context: Map<String, Value>,
+}
+
+impl Order {
+    fn of(words: &cli::Run, workflow: &Workflow, spec: &Spec) -> Result<Order> {
+        let input = words.input.as_deref().map(document).transpose()?;
+        values::check_input(workflow, spec, input.as_ref())?;
+        Ok(Order {
+            request: request(words)?,
+            input,
+            context: context(words, workflow)?,
+        })
+    }
+
+    /// Puts the task that starts the run into the workflow's inbox, under the run's own id.
+    fn submit(
+        &self,
+        mailbox: &Mailbox,
+        workflow: &Workflow,
+        words: &cli::Run,
+        spec: &Spec,
+    ) -> Result<String> {
+        let agent = AgentName::parse(&workflow.name.value)?;
+        let run_id = runs::fresh_id(agent.as_str(), Timestamp::now(), &uuid::Uuid::now_v7());
+        let header = Header {
+            workflow: Some(word_for_engine(words, spec)?),
+            run: Some(run_id.clone()),
+            context: self.context.clone(),
+            input: self.input.clone(),
+            ..Header::default()
+        };
+        let text = render(&header, &self.request);
+        Task::parse(text.as_bytes())?;
+        mailbox
+            .submit(&agent, &TaskName::parse(&run_id)?, &text)
+            .map_err(|e| Fault::io("put a task in", format!("inbox/{agent}"), &e))?;
+        Ok(run_id)
+    }
+
+    /// The run of a singleton that has the same input and is not finished.
+    fn unfinished(&self, runs: &Runs, workflow: &Workflow) -> Result<Option<String>> {
+        if !workflow.singleton {
+            return Ok(None);
+        }
+        for id in runs.list()?.into_iter().rev() {
+            let Ok(state) = runs.open(&id).and_then(|run| run.peek()) else {
+                continue;
+            };
+            let input = state
+                .variables
+                .get("input")
+                .filter(|input| !input.is_null());
+            if state.workflow_name == workflow.name.value
+                && !state.status.is_final()
+                && input == self.input.as_ref()
+            {
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// How the engine finds the workflow again: by a path in `specs/`, where it has to lie.
+fn word_for_engine(words: &cli::Run, spec: &Spec) -> Result<String> {
+    let word = &words.workflow;
+    let is_path = word.contains('/') || word.ends_with(".yaml") || word.ends_with(".yml");
+    if !is_path || is_inside_specs(word) {
+        return Ok(spec.workflow.clone());
+    }
+    Err(Fault::new(
+        Kind::Usage,
+        format!("`{word}` does not lie in specs/ of the root"),
+    )
+    .hint("a run goes by the files in specs/: put it there; `--dry-run` takes any path"))
+}
+
+fn request(words: &cli::Run) -> Result<String> {
+    match (&words.text, &words.file) {
+        (Some(dash), None) if dash == "-" => read_all(std::io::stdin().lock(), "standard input"),
+        (Some(text), None) => Ok(text.clone()),
+        (None, Some(path)) => read_file(path),
+        // Without a text a pipe is one, and an input that is given stands for it.
+        (None, None) if words.input.is_none() && is_pipe() => {
+            read_all(std::io::stdin().lock(), "standard input")
+        }
+        _ => Ok(String::new()),
+    }
+}
+
+/// Whether somebody writes to standard input; a terminal, `/dev/null` or a closed one is nobody.
+fn is_pipe() -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let stdin = std::io::stdin();
+    let kind = std::fs::metadata("/proc/self/fd/0").map(|meta| meta.file_type());
+    !stdin.is_terminal() && kind.is_ok_and(|kind| kind.is_fifo() || kind.is_file())
+}
+
+fn context(words: &cli::Run, workflow: &Workflow) -> Result<Map<String, Value>> {
+    let mut given = Map::new();
+    if let Some(path) = &words.context_file {
+        let Value::Object(file) = document(path)? else {
+            let message = format!("`{}` is not a map of keys and values", path.display());
+            return Err(Fault::new(Kind::Usage, message));
+        };
+        for (key, value) in file {
+            let value = values::fitting(workflow, &key, value)?;
+            given.insert(key, value);
+        }
+    }
+    for pair in &words.context {
+        let (key, text) = pair
+            .split_once('=')
+            .ok_or_else(|| Fault::new(Kind::Usage, format!("`--context {pair}` is not K=V")))?;
+        given.insert(key.to_owned(), values::typed(workflow, key, text)?);
+    }
+    if let Some(most) = words.max_retries {
+        if !workflow.uses_max_retries {
+            let name = &workflow.name.value;
+            let message = format!("workflow `{name}` does not use `context.max_retries`");
+            let hint = "--max-retries would change nothing: leave it out";
+            return Err(Fault::new(Kind::Usage, message).hint(hint));
+        }
+        given.insert(values::MAX_RETRIES.to_owned(), json!(most));
+    }
+    Ok(given)
+}
+
+/// A YAML or JSON file; JSON is YAML too, but for its size.
+fn document(path: &Path) -> Result<Value> {
+    let text = read_file(path)?;
+    if let Ok(value) = serde_json::from_str(&text) {
+        return Ok(value);
+    }
+    yaml::from_str(&text)
+        .map_err(|fault| fault.fault(Kind::InvalidTask, &path.display().to_string(), 0))
+}
+
+fn read_file(path: &Path) -> Result<String> {
+    let file = std::fs::File::open(path).map_err(|e| Fault::io("open", path, &e))?;
+    read_all(file, &path.display().to_string())
+}
+
+fn read_all(from: impl Read, what: &str) -> Result<String> {
+    let mut bytes = Vec::new();
+    from.take(MAX_TASK_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| Fault::io("read", what, &e))?;
+    if bytes.len() > MAX_TASK_BYTES {
+        let fault = Fault::new(Kind::InvalidTask, format!("{what} is larger than 1 MiB"));
+        return Err(fault.hint("put it in a file that the agents can read, and give its name"));
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        Fault::new(Kind::InvalidTask, format!("{what} is not UTF-8: byte {at}"))
+    })
+}
+
+/// `--dry-run`: what would be done, and nothing else.
+fn outline(root: &Path, workflow: &Workflow, order: &Order, json: bool) -> Result<u8> {
+    let context = values::context(workflow, &order.context)?;
+    let mut scope = Scope::new()
+        .with("context", context)
+        .with("input", order.input.clone().unwrap_or_else(|| json!({})))
+        .with("state", workflow.state.clone())
+        .with("run", later(root));
+    if !order.request.is_empty() {
+        scope.set("request", order.request.clone());
+    }
+    let outline = Outline::of(workflow, &scope);
+    match json {
+        true => print_json(&outline)?,
+        false => print(&outline.text())?,
+    };
+    Ok(exit::DONE)
+}
+
+/// What only a run has stands for itself.
+fn later(root: &Path) -> Value {
+    json!({
+        "root": root.display().to_string(),
+        "id": "${run.id}",
+        "files": "${run.files}",
+        "timestamp_utc": "${run.timestamp_utc}",
+    })
+}

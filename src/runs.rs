@@ -1,0 +1,159 @@
+//! What everybody who handles a run needs: its id, its workflow, its inboxes, an event under its lock.
+//!
+//! Between the commands and the engine on one side and the store on the other. It decides nothing
+//! about a run (that is `flow`) and moves no task.
+
+pub mod facts;
+pub mod outline;
+pub mod values;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::error::{Fault, Kind, Result};
+use crate::specs::{self, Folder, Pinned, Recorder, is_inside_specs};
+use crate::state::{Effect, Event, RunState};
+use crate::store::{PATIENCE, RunDir, Spec};
+use crate::workflow::model::{Step, Who};
+use crate::workflow::{self, Cel, Work, Workflow};
+
+/// The id of a run that begins now: `YYYYMMDDTHHMMSSZ-<workflow>-xxxx`.
+#[must_use]
+pub fn fresh_id(workflow: &str, now: Timestamp, random: &Uuid) -> String {
+    let stamp = now.strftime("%Y%m%dT%H%M%SZ");
+    format!("{stamp}-{workflow}-{:04x}", random.as_u128() & 0xffff)
+}
+
+/// The present moment as events carry it.
+#[must_use]
+pub fn now() -> String {
+    format!("{:.3}", Timestamp::now())
+}
+
+/// The workflow that a word means, and every file that a run of it is pinned to.
+///
+/// # Errors
+/// There is no such workflow, or `check` finds something wrong with it: then with the whole report.
+pub fn load_workflow(root: &Path, word: &str) -> Result<(Workflow, Spec)> {
+    let folder = Folder::open(root)?;
+    let found = specs::find(root, word)?;
+    let recorder = Recorder::new(&folder)?;
+    let checked = workflow::check(&found.file, &found.text, &recorder, &Cel);
+    let clean = checked.report.is_clean();
+    let Some(workflow) = checked.workflow.filter(|_| clean) else {
+        return Err(Fault::new(
+            Kind::WorkflowValidationError,
+            format!(
+                "`{}` is not valid\n{}",
+                found.file,
+                checked.report.render().trim_end()
+            ),
+        )
+        .hint(format!(
+            "`orch check {word}` shows this without running anything"
+        )));
+    };
+    let path = spec_path(&found.file);
+    recorder.add(path.clone(), found.text);
+    let spec = Spec {
+        workflow: path,
+        files: recorder.used(),
+    };
+    Ok((workflow, spec))
+}
+
+/// Where a workflow's file lies among the files of a run.
+fn spec_path(file: &str) -> String {
+    match is_inside_specs(file) {
+        true => file.to_owned(),
+        false => format!("specs/{}", file.rsplit('/').next().unwrap_or(file)),
+    }
+}
+
+/// The workflow that a run was begun with.
+///
+/// # Errors
+/// Its copy was changed or is missing, or this orch finds it faulty.
+pub fn pinned(run: &RunDir) -> Result<Workflow> {
+    let spec = run.spec()?;
+    let text = String::from_utf8_lossy(spec.workflow_bytes()).into_owned();
+    let file = spec.workflow.clone();
+    let pinned = Pinned::new(spec.files)?;
+    let checked = workflow::check(&file, &text, &pinned, &Cel);
+    let fault = checked.report.fault();
+    match (checked.workflow, fault) {
+        (Some(workflow), None) => Ok(workflow),
+        (_, fault) => {
+            let why = fault.map_or_else(|| "it cannot be read".to_owned(), |fault| fault.message);
+            let message = format!("run `{}` cannot go on with its workflow: {why}", run.id());
+            Err(Fault::new(Kind::WorkflowValidationError, message)
+                .hint("another version of orch began it, perhaps; start a new run"))
+        }
+    }
+}
+
+/// The latest state of a run.
+///
+/// # Errors
+/// As [`RunDir::lock`] and `load`; `StateNotFound` where the run has not begun.
+pub fn load(run: &RunDir, workflow: &Workflow) -> Result<RunState> {
+    begun(run, run.lock(PATIENCE)?.load(workflow)?)
+}
+
+/// Applies an event to the latest state of a run, under its lock.
+///
+/// # Errors
+/// As [`load`], and where the event does not fit the state.
+pub fn apply(run: &RunDir, workflow: &Workflow, event: Event) -> Result<(RunState, Vec<Effect>)> {
+    apply_with(run, workflow, |_| Ok(event))
+}
+
+/// The same for an event that depends on the state, or that the state forbids.
+///
+/// # Errors
+/// As [`apply`], and whatever `event` says.
+pub fn apply_with(
+    run: &RunDir,
+    workflow: &Workflow,
+    event: impl FnOnce(&RunState) -> Result<Event>,
+) -> Result<(RunState, Vec<Effect>)> {
+    let locked = run.lock(PATIENCE)?;
+    let state = begun(run, locked.load(workflow)?)?;
+    let event = event(&state)?;
+    locked.apply(workflow, state, &now(), event)
+}
+
+fn begun(run: &RunDir, state: RunState) -> Result<RunState> {
+    if state.seq > 0 {
+        return Ok(state);
+    }
+    let message = format!("run `{}` has not begun yet", run.id());
+    Err(Fault::new(Kind::StateNotFound, message).hint("`orch watch` works on what waits"))
+}
+
+/// Whose inbox a step goes through.
+#[must_use]
+pub fn inbox(step: &Step) -> &str {
+    match &step.work {
+        Work::Agent(agent) => match &agent.who {
+            Who::Agent { name, .. } => name.value.as_str(),
+            Who::Provider(provider) => &provider.value,
+        },
+        Work::Command(_) => "shell",
+        Work::Human(_) | Work::Approval => "human",
+        Work::Wait(_) | Work::Parallel(_) | Work::ForEach(_) | Work::Action(_) => "orch",
+    }
+}
+
+/// Every inbox that a run of this workflow goes through: its own at the start, then its steps'.
+#[must_use]
+pub fn inboxes(workflow: &Workflow) -> BTreeSet<&str> {
+    let own = std::iter::once(workflow.name.value.as_str());
+    own.chain(workflow.steps.iter().map(inbox)).collect()
+}

@@ -1,0 +1,1 @@
+//! Ids, values, globs and outlines, on workflows of a few lines.
