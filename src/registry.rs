@@ -150,6 +150,16 @@ impl Registry {
                 .is_ok_and(|setup| matches!(setup.provider, Provider::Human))
     }
 
+    /// Whether this is the name of a workflow in `specs/`, and not of an agent.
+    #[must_use]
+    pub fn is_workflow(&self, agent: &AgentName) -> bool {
+        let has = |ending: &str| self.places.root.join(format!("specs/{agent}.{ending}")).is_file();
+        !agent.is_reserved()
+            && !matches!(agent.as_str(), "orch" | "providers")
+            && (has("yaml") || has("yml"))
+            && self.setup(agent, None).is_err()
+    }
+
     /// Fails where there is no such agent.
     pub fn knows(&self, agent: &AgentName) -> Result<()> {
         if agent.as_str() == "human" {

@@ -76,8 +76,6 @@ pub struct Options {
     pub until: Option<Instant>,
     /// Keep every answer for the replay provider.
     pub record: bool,
-    /// Only this run's tasks; the engine ends when none is left.
-    pub only_run: Option<String>,
     /// The tasks that this process itself runs under, as their markers say.
     pub ancestors: Vec<String>,
 }

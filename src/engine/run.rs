@@ -12,6 +12,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
 use super::attempt::{Began, Desk, Tried, stamp};
 use super::plan::Plan;
 use super::worker::{DirLock, Finished};
@@ -22,11 +25,13 @@ use crate::mailbox::{CLAIMED, Claim, Commit, OUT, TASK, file_name};
 use crate::process::Woken;
 use crate::record::{Record, Status};
 use crate::registry::Registry;
-use crate::runs::{self, now};
+use crate::runs::{self, now, values};
 use crate::state::{Effect, Event, Facts, Pending, RunState, RunStatus, StepResult, StepStatus};
-use crate::steps::prepare::{Ready, Scene, Waiting, prepare};
-use crate::steps::{globs, result};
-use crate::store::{PATIENCE, RunDir};
+use crate::schema_check::Schema;
+use crate::steps::prepare::{Ready, Scene, Waiting, output_file, prepare, schema};
+use crate::steps::result::{self, Outcome, Times};
+use crate::steps::globs;
+use crate::store::{PATIENCE, RunDir, Spec};
 use crate::task::{AgentName, Header, Task, TaskName, render};
 use crate::workflow::Workflow;
 use crate::workflow::model::StepId;
@@ -173,15 +178,15 @@ impl Engine {
 
     fn wanted_id(&self, word: &str, header: &Header) -> Result<String> {
         match &header.run {
-            Some(id) => runs::check_id(id).map(|()| id.clone()),
-            None => Ok(runs::fresh_id(word)),
+            Some(id) => TaskName::parse(id).map(|_| id.clone()),
+            None => Ok(runs::fresh_id(word, Timestamp::now(), &uuid::Uuid::now_v7())),
         }
     }
 
     /// Makes the run's folder and its first event, unless that was done before a crash.
     fn create_run(&self, run_id: &str, word: &str, task: &Task) -> Result<()> {
         if let Ok(run) = self.runs.open(run_id)
-            && run.has_begun()?
+            && run.peek().is_ok_and(|state| state.seq > 0)
         {
             return Ok(());
         }
@@ -192,7 +197,7 @@ impl Engine {
         if state.seq > 0 {
             return Ok(());
         }
-        let event = runs::created(&self.mailbox.root, &run, &workflow, &spec, task)?;
+        let event = created(&run, &workflow, &spec, task)?;
         let (_, effects) = locked.apply(&workflow, state, &now(), event)?;
         self.tell(run_id, &effects);
         Ok(())
@@ -312,7 +317,7 @@ impl Engine {
         };
         let worked = match exhausted {
             Some(fault) => self.invalid(claim, &host, &pending, pending.attempts, fault, Began::now()),
-            None => self.do_work(claim, task, &host, &state, &pending, &facts, desk)?,
+            None => self.do_work(claim, &host, &state, &pending, &facts, desk)?,
         };
         match worked {
             Worked::Result(result, finished) => self.commit_step(&host, &name, *result, finished),
@@ -374,7 +379,6 @@ impl Engine {
     fn do_work(
         &self,
         claim: &mut Claim,
-        task: &Task,
         host: &Host,
         state: &RunState,
         pending: &Pending,
@@ -403,7 +407,6 @@ impl Engine {
                 step: id,
                 item: pending.item,
                 facts,
-                task,
                 mailbox_task: (&claim.folders.agent.clone(), &claim.name.clone()),
                 again: again.as_deref(),
             };
@@ -414,7 +417,8 @@ impl Engine {
                     self.wait_for_files(claim, host, pending, attempt, &waiting, desk)
                 }
                 Ok(Ready::Run(plan)) => {
-                    match self.run_plan(claim, host, id, pending, attempt, &plan, desk)? {
+                    let schema = schema(&scene)?;
+                    match self.run_plan(claim, host, id, pending, attempt, &plan, schema.as_ref(), desk)? {
                         Worked::Result(result, finished) => Worked::Result(result, finished),
                         other => return Ok(other),
                     }
@@ -424,12 +428,15 @@ impl Engine {
                 return Ok(worked);
             };
             if tries >= most || !result::retryable(&result, &finished.record) {
-                self.write_output(host, state, id, pending, facts, &finished)?;
+                if let Some(path) = output_file(&scene)? {
+                    let bytes = answer(&finished)?;
+                    result::write_output_file(&self.mailbox.root, &path, &bytes)?;
+                }
                 return Ok(Worked::Result(result, finished));
             }
             tries += 1;
             attempt += 1;
-            again = result.error.as_ref().map(|fault| fault.message.clone());
+            again = result::complaint(&result);
             if let Some(fault) = &result.error {
                 let target = claim.target();
                 (self.listener)(&Notice::Retrying { target: &target, after: delay, fault });
@@ -462,6 +469,7 @@ impl Engine {
         pending: &Pending,
         attempt: u32,
         plan: &Plan,
+        schema: Option<&Schema>,
         desk: &mut Desk,
     ) -> Result<Worked> {
         let Some(_dir) = self.wait_for_dir(claim, plan, desk)? else {
@@ -480,14 +488,14 @@ impl Engine {
                 Ok(Tried::Finished(mut finished)) => {
                     self.mark(host, pending, &mut finished.record);
                     let answer = answer(&finished)?;
-                    let mut result = result::step_result(
-                        &host.workflow,
-                        id,
-                        &finished.record,
-                        &answer,
-                        &host.run,
-                    );
-                    result.attempt = attempt;
+                    let mut result = result::step_result(&Outcome {
+                        step: host.workflow.step(id),
+                        visit: pending.visit,
+                        attempt,
+                        record: &finished.record,
+                        answer: &answer,
+                        schema,
+                    });
                     result.task = Some(target);
                     if result.status == StepStatus::Failed && finished.record.status.is_success() {
                         finished.record.status = Status::Failed;
@@ -503,7 +511,7 @@ impl Engine {
                     }
                 }
                 Ok(Tried::Stopped(record)) => return Ok(Worked::Stopped(record)),
-                Ok(Tried::Cancelled(record)) => return Ok(Worked::Lost(record)),
+                Ok(Tried::Cancelled(finished)) => return Ok(Worked::Lost(Box::new(finished.record))),
                 Ok(Tried::Abandoned) => return Ok(Worked::Abandoned),
                 Err(e) => return Err(Fault::io("prepare the output of", &target, &e)),
             }
@@ -539,7 +547,12 @@ impl Engine {
         record.exit_code = Some(2);
         record.attempt = attempt;
         stamp(&mut record, began);
-        let result = result::without_process(&pending.step, &record, attempt);
+        let Some(id) = host.workflow.find(&pending.step) else {
+            return Worked::Abandoned;
+        };
+        let step = host.workflow.step(id);
+        let fault = record.error.clone().unwrap_or_else(|| Fault::new(Kind::StepFailed, "invalid"));
+        let result = result::invalid(step, fault, pending.visit, attempt, &times(&record));
         Worked::Result(Box::new(result), Box::new(Finished::without_output(record)))
     }
 
@@ -561,17 +574,7 @@ impl Engine {
         let files = loop {
             polls += 1;
             let found = globs::matches(&self.mailbox.root.path, &waiting.glob).unwrap_or_default();
-            if found.len() as u64 >= waiting.min_count {
-                record.exit_code = Some(0);
-                break found;
-            }
-            if Instant::now() >= deadline {
-                record.status = Status::TimedOut;
-                record.exit_code = Some(124);
-                record.error = Some(Fault::new(
-                    Kind::TimeoutExpired,
-                    format!("`{}` matched {} of {} files in time", waiting.glob, found.len(), waiting.min_count),
-                ));
+            if found.len() as u64 >= waiting.min_count || Instant::now() >= deadline {
                 break found;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -583,32 +586,19 @@ impl Engine {
             }
         };
         stamp(&mut record, began);
-        let mut result = result::without_process(&pending.step, &record, attempt);
-        let waited = (record.duration * 1000.0).round();
-        result.more.insert("files".to_owned(), serde_json::json!(files));
-        result.more.insert("wait_duration_ms".to_owned(), serde_json::json!(waited));
-        result.more.insert("poll_count".to_owned(), serde_json::json!(polls));
-        Worked::Result(Box::new(result), Box::new(Finished::without_output(record)))
-    }
-
-    /// `output_file` gets everything that was printed.
-    fn write_output(
-        &self,
-        host: &Host,
-        state: &RunState,
-        id: StepId,
-        pending: &Pending,
-        facts: &Facts,
-        finished: &Finished,
-    ) -> Result<()> {
-        let Some(path) = &host.workflow.step(id).output_file else {
-            return Ok(());
+        let Some(id) = host.workflow.find(&pending.step) else {
+            return Worked::Abandoned;
         };
-        let sees = flow::scope(&host.workflow, state, id, pending.item, facts);
-        let path = crate::vars::Text::parse(&path.value)
-            .and_then(|text| text.fill(&sees, &crate::vars::NoOutputs))
-            .map_err(Fault::from)?;
-        result::write_output_file(&self.mailbox.root, &path, &answer(finished)?)
+        let step = host.workflow.step(id);
+        let visit = (pending.visit, attempt);
+        let result =
+            result::wait_result(step, visit, &times(&record), &files, polls, waiting.min_count);
+        record.exit_code = Some(result.exit_code);
+        if let Some(fault) = &result.error {
+            record.status = Status::TimedOut;
+            record.error = Some(fault.clone());
+        }
+        Worked::Result(Box::new(result), Box::new(Finished::without_output(record)))
     }
 
     fn facts(
@@ -689,6 +679,42 @@ impl Host {
                 format!("run `{}` waits for step `{name}`, which its workflow does not have", self.run.id()),
             )
         })
+    }
+}
+
+/// The first event of a run: what its task gave it.
+fn created(run: &RunDir, workflow: &Workflow, spec: &Spec, task: &Task) -> Result<Event> {
+    let context = values::context(workflow, &task.header.context)?;
+    let input = task.header.input.clone().unwrap_or_else(|| json!({}));
+    let root = &run.root().path;
+    let files = run.files_path();
+    let mut variables = Map::new();
+    variables.insert("request".to_owned(), json!(task.body().trim_end()));
+    variables.insert("input".to_owned(), input);
+    variables.insert("context".to_owned(), Value::Object(context));
+    variables.insert(
+        "run".to_owned(),
+        json!({
+            "id": run.id(),
+            "root": root,
+            "files": files,
+            "timestamp_utc": run.id().split('-').next().unwrap_or_default(),
+            "spec_sha256": spec.sha256(),
+        }),
+    );
+    Ok(Event::Created {
+        run_id: run.id().to_owned(),
+        workflow_name: workflow.name.value.clone(),
+        workflow_sha256: spec.workflow_sha256(),
+        variables,
+    })
+}
+
+fn times(record: &Record) -> Times<'_> {
+    Times {
+        start: &record.start_time,
+        end: &record.end_time,
+        duration: Duration::try_from_secs_f64(record.duration).unwrap_or_default(),
     }
 }
 
