@@ -13,6 +13,7 @@
 //! - `process`: the process room seen from outside: the guard, descriptors, signals
 //! - `providers`: the real programs, played by scripts: answers, refusals, flags, prompts
 //! - `readme`: what the README shows and lists
+//! - `runs`: workflows through the mailbox, killed anywhere
 //! - `scale`: many tasks: all done, in order, in bounded memory
 //! - `sending`: `send`, `cancel`, `retry`, as a person types them
 //! - `shipped`: the workflows and the schema that come with orch
@@ -33,6 +34,7 @@ mod process;
 mod props;
 mod providers;
 mod readme;
+mod runs;
 mod scale;
 mod sending;
 mod shipped;
