@@ -6,12 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
-use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::agent::{self, Agent};
+use crate::agent::Agent;
 use crate::error::{Fault, Kind, Result};
 use crate::process::resolve_program;
 use crate::provider::{self, Provider, UserProviders};
@@ -20,7 +18,10 @@ use crate::specs::read_text;
 use crate::suggest::suggest;
 use crate::task::AgentName;
 
+mod files;
 mod step;
+
+use files::{Stamp, agent_files, read_agent, stamps};
 
 /// Variables that every agent gets, where they are set.
 const BASE_ENV: [&str; 6] = ["HOME", "LANG", "TERM", "USER", "TMPDIR", "LOGNAME"];
@@ -71,17 +72,6 @@ struct Known {
     stamp: Stamp,
     agent: Option<Result<Arc<Agent>>>,
     checked: bool,
-}
-
-/// By what a change of a file shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Stamp(Option<(u64, u64, i64, i64, u64)>);
-
-impl Stamp {
-    fn of(path: &Path) -> Stamp {
-        let meta = std::fs::metadata(path).ok();
-        Stamp(meta.map(|m| (m.dev(), m.ino(), m.ctime(), m.ctime_nsec(), m.size())))
-    }
 }
 
 impl Registry {
@@ -402,30 +392,4 @@ pub fn expand_home(path: &str) -> Option<String> {
         return None;
     }
     Some(format!("{}{rest}", std::env::var("HOME").ok()?))
-}
-
-fn stamps(root: &Path) -> [Stamp; 2] {
-    [settings::FILE, provider::FILE].map(|file| Stamp::of(&root.join(file)))
-}
-
-fn agent_files(root: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(root.join("specs/agents")) else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(io::Result::ok)
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter_map(|name| name.strip_suffix(".md").map(str::to_owned))
-        .collect()
-}
-
-fn read_agent(path: &Path, name: &AgentName) -> Result<Option<Arc<Agent>>> {
-    let Some(text) = read_text(path)? else {
-        return Ok(None);
-    };
-    let (agent, notes) = agent::parse(name, &text)?;
-    for note in notes {
-        tracing::info!(agent = name.as_str(), "{note}");
-    }
-    Ok(Some(Arc::new(agent)))
 }

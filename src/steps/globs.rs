@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use globset::{GlobBuilder, GlobMatcher};
+use regex::Regex;
 use rustix::fs::FileType;
 
-use super::paths;
+use super::{paths, wildcard};
 use crate::safety::Dir;
 use crate::state::Facts;
 
@@ -72,7 +72,7 @@ enum Part {
     /// `**`: any number of folders.
     Any,
     /// A name with wildcards, and whether it begins with a dot.
-    Like(Box<GlobMatcher>, bool),
+    Like(Regex, bool),
 }
 
 impl Part {
@@ -83,13 +83,8 @@ impl Part {
         if !text.contains(['*', '?', '[', ']', '{', '}', '\\']) {
             return Ok(Part::Name(text.to_owned()));
         }
-        let glob = GlobBuilder::new(text).literal_separator(true).build();
-        let glob = glob.map_err(|e| {
-            let message = format!("`{}` is not a glob: {}", text.escape_debug(), e.kind());
-            io::Error::new(io::ErrorKind::InvalidInput, message)
-        })?;
         let hidden = text.starts_with('.') || text.starts_with("\\.");
-        Ok(Part::Like(Box::new(glob.compile_matcher()), hidden))
+        Ok(Part::Like(wildcard::compile(text)?, hidden))
     }
 
     fn takes(&self, name: &str) -> bool {

@@ -12,6 +12,7 @@ mod prompt;
 pub mod result;
 mod run;
 mod unsupported;
+mod wildcard;
 
 #[cfg(test)]
 mod tests;

@@ -32,8 +32,8 @@ impl Outputs for Artifacts<'_> {
             Err(e) => return Some(Printed::Lost(e.to_string())),
         };
         match read_whole(&dir, &file_name(&name, OUT)) {
-            Ok(Read1::Bytes(bytes)) => Some(checked(result, &file_name(&name, OUT), &bytes)),
-            Ok(Read1::TooLong(bytes)) => Some(Printed::TooLong(bytes)),
+            Ok(Seen::Bytes(bytes)) => Some(checked(result, &file_name(&name, OUT), &bytes)),
+            Ok(Seen::TooLong(bytes)) => Some(Printed::TooLong(bytes)),
             // A step without an answer has what its result keeps, if that is all of it.
             Err(e) if e.kind() == io::ErrorKind::NotFound && result["truncated"] != true => None,
             Err(e) => Some(Printed::Lost(e.to_string())),
@@ -84,21 +84,21 @@ impl Artifacts<'_> {
 }
 
 /// A file as far as it is looked at.
-enum Read1 {
+enum Seen {
     Bytes(Vec<u8>),
     TooLong(u64),
 }
 
-fn read_whole(dir: &Dir, name: &str) -> io::Result<Read1> {
+fn read_whole(dir: &Dir, name: &str) -> io::Result<Seen> {
     let file = open_below(dir, name)?;
     let size = Meta::of_file(&file)?.size;
     if size > MAX_OUTPUT_BYTES as u64 {
-        return Ok(Read1::TooLong(size));
+        return Ok(Seen::TooLong(size));
     }
     let mut bytes = Vec::new();
     file.take(MAX_OUTPUT_BYTES as u64 + 1)
         .read_to_end(&mut bytes)?;
-    Ok(Read1::Bytes(bytes))
+    Ok(Seen::Bytes(bytes))
 }
 
 /// The text, if it is still what the step left behind.
@@ -146,4 +146,41 @@ fn end_of(dir: &Dir, name: &str) -> io::Result<Option<String>> {
         _ => bytes.iter().take(3).take_while(continues).count(),
     };
     Ok(Some(String::from_utf8_lossy(&bytes[cut..]).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_steps_of_a_loops_items_have_outputs_of_their_own() {
+        let temp = tempfile::tempdir().unwrap();
+        for folder in ["inbox", "specs", "artifacts/a"] {
+            std::fs::create_dir_all(temp.path().join(folder)).unwrap();
+        }
+        std::fs::write(temp.path().join("specs/orch.yaml"), "").unwrap();
+        std::fs::write(temp.path().join("artifacts/a/t1.out"), "one").unwrap();
+        std::fs::write(temp.path().join("artifacts/a/t2.raw"), "two").unwrap();
+        let root = Root::open(temp.path()).unwrap();
+        let steps = json!({
+            "each": [{"x": {"task": "a/t1"}}, {"x": {"task": "a/t2", "output": "two"}}],
+            "odd": {"task": "../../etc/passwd"}, "gone": {"task": "b/t"}
+        });
+        let outputs = Artifacts {
+            root: &root,
+            steps: &steps,
+            whole: true,
+        };
+        let text = |text: &str| Printed::Text(text.to_owned());
+        assert_eq!(outputs.whole("each[0].x"), Some(text("one")));
+        assert_eq!(outputs.whole("each[1].x"), None);
+        assert_eq!(outputs.tail("each[1].x"), text("two"));
+        assert_eq!(outputs.tail("each[2].x"), Printed::Nothing);
+        assert_eq!(outputs.tail("each"), Printed::Nothing);
+        assert_eq!(outputs.whole("odd"), None);
+        assert!(matches!(outputs.whole("gone"), Some(Printed::Lost(_))));
+        assert!(matches!(outputs.tail("gone"), Printed::Lost(_)));
+    }
 }

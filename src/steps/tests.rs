@@ -1,1 +1,7 @@
-//! Tests of the steps.
+//! Steps prepared and their results read, each in a root of its own.
+
+mod bed;
+mod globs;
+mod plans;
+mod prompts;
+mod results;
