@@ -143,7 +143,12 @@ impl Registry {
     /// Whether this is the name of a workflow in `specs/`, and not of an agent.
     #[must_use]
     pub fn is_workflow(&self, agent: &AgentName) -> bool {
-        let has = |ending: &str| self.places.root.join(format!("specs/{agent}.{ending}")).is_file();
+        let has = |ending: &str| {
+            self.places
+                .root
+                .join(format!("specs/{agent}.{ending}"))
+                .is_file()
+        };
         !agent.is_reserved()
             && !matches!(agent.as_str(), "orch" | "providers")
             && (has("yaml") || has("yml"))

@@ -26,11 +26,11 @@ use crate::process::Woken;
 use crate::record::{Record, Status};
 use crate::registry::Registry;
 use crate::runs::{self, now, values};
-use crate::state::{Effect, Event, Facts, Pending, RunState, RunStatus, StepResult, StepStatus};
 use crate::schema_check::Schema;
+use crate::state::{Effect, Event, Facts, Pending, RunState, RunStatus, StepResult, StepStatus};
+use crate::steps::globs;
 use crate::steps::prepare::{Ready, Scene, Waiting, output_file, prepare, schema};
 use crate::steps::result::{self, Outcome, Times};
-use crate::steps::globs;
 use crate::store::{PATIENCE, RunDir, Spec};
 use crate::task::{AgentName, Header, Task, TaskName, render};
 use crate::workflow::Workflow;
@@ -97,7 +97,11 @@ impl Engine {
         desk: &mut Desk,
     ) {
         let agent = claim.folders.agent.clone();
-        let word = task.header.workflow.clone().unwrap_or_else(|| agent.to_string());
+        let word = task
+            .header
+            .workflow
+            .clone()
+            .unwrap_or_else(|| agent.to_string());
         let run_id = match begun.and_then(|record| record.run.clone()) {
             Some(id) => id,
             None => match self.wanted_id(&word, &task.header) {
@@ -179,7 +183,11 @@ impl Engine {
     fn wanted_id(&self, word: &str, header: &Header) -> Result<String> {
         match &header.run {
             Some(id) => TaskName::parse(id).map(|_| id.clone()),
-            None => Ok(runs::fresh_id(word, Timestamp::now(), &uuid::Uuid::now_v7())),
+            None => Ok(runs::fresh_id(
+                word,
+                Timestamp::now(),
+                &uuid::Uuid::now_v7(),
+            )),
         }
     }
 
@@ -233,7 +241,10 @@ impl Engine {
             step: Some(pending.step.clone()),
             ..Header::default()
         };
-        let item = pending.item.map(|item| format!(", item {item}")).unwrap_or_default();
+        let item = pending
+            .item
+            .map(|item| format!(", item {item}"))
+            .unwrap_or_default();
         let body = format!("step `{}` of run `{run_id}`{item}\n", pending.step);
         match self.mailbox.submit(&agent, &name, &render(&header, &body)) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -316,7 +327,14 @@ impl Engine {
             return Ok(Passed::Recorded(Box::new(Finished::without_output(record))));
         };
         let worked = match exhausted {
-            Some(fault) => self.invalid(claim, &host, &pending, pending.attempts, fault, Began::now()),
+            Some(fault) => self.invalid(
+                claim,
+                &host,
+                &pending,
+                pending.attempts,
+                fault,
+                Began::now(),
+            ),
             None => self.do_work(claim, &host, &state, &pending, &facts, desk)?,
         };
         match worked {
@@ -337,7 +355,9 @@ impl Engine {
     ) -> Result<Passed> {
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
-        let ours = state.pending(name).is_some_and(|pending| pending.attempts == result.attempt);
+        let ours = state
+            .pending(name)
+            .is_some_and(|pending| pending.attempts == result.attempt);
         if !ours || state.status.is_final() {
             return Ok(Passed::Lost(Box::new(finished.record)));
         }
@@ -363,8 +383,11 @@ impl Engine {
         };
         let mut record = self.step_record(claim, host.run.id(), &step, Status::Succeeded, None);
         let stored = state.step_results.get(&step);
-        let stored = stored.and_then(|value| serde_json::from_value::<StepResult>(value.clone()).ok());
-        if let Some(result) = stored.filter(|result| result.task.as_deref() == Some(&claim.target())) {
+        let stored =
+            stored.and_then(|value| serde_json::from_value::<StepResult>(value.clone()).ok());
+        if let Some(result) =
+            stored.filter(|result| result.task.as_deref() == Some(&claim.target()))
+        {
             record.exit_code = Some(result.exit_code);
             record.files = result.files;
             if result.status == StepStatus::Failed {
@@ -418,7 +441,16 @@ impl Engine {
                 }
                 Ok(Ready::Run(plan)) => {
                     let schema = schema(&scene)?;
-                    match self.run_plan(claim, host, id, pending, attempt, &plan, schema.as_ref(), desk)? {
+                    match self.run_plan(
+                        claim,
+                        host,
+                        id,
+                        pending,
+                        attempt,
+                        &plan,
+                        schema.as_ref(),
+                        desk,
+                    )? {
                         Worked::Result(result, finished) => Worked::Result(result, finished),
                         other => return Ok(other),
                     }
@@ -439,7 +471,11 @@ impl Engine {
             again = result::complaint(&result);
             if let Some(fault) = &result.error {
                 let target = claim.target();
-                (self.listener)(&Notice::Retrying { target: &target, after: delay, fault });
+                (self.listener)(&Notice::Retrying {
+                    target: &target,
+                    after: delay,
+                    fault,
+                });
             }
             self.keep(claim, &finished.record);
             if !self.wait_for_retry(claim, delay, desk) {
@@ -456,7 +492,9 @@ impl Engine {
             task: task.to_owned(),
             attempt,
         };
-        locked.apply(&host.workflow, state, &now(), event).map(|_| ())
+        locked
+            .apply(&host.workflow, state, &now(), event)
+            .map(|_| ())
     }
 
     /// Runs a process for a step; what passes by itself is tried again as for any task.
@@ -473,7 +511,13 @@ impl Engine {
         desk: &mut Desk,
     ) -> Result<Worked> {
         let Some(_dir) = self.wait_for_dir(claim, plan, desk)? else {
-            let record = self.step_record(claim, host.run.id(), &pending.step, Status::Interrupted, None);
+            let record = self.step_record(
+                claim,
+                host.run.id(),
+                &pending.step,
+                Status::Interrupted,
+                None,
+            );
             return Ok(Worked::Stopped(Box::new(record)));
         };
         let target = claim.target();
@@ -511,7 +555,9 @@ impl Engine {
                     }
                 }
                 Ok(Tried::Stopped(record)) => return Ok(Worked::Stopped(record)),
-                Ok(Tried::Cancelled(finished)) => return Ok(Worked::Lost(Box::new(finished.record))),
+                Ok(Tried::Cancelled(finished)) => {
+                    return Ok(Worked::Lost(Box::new(finished.record)));
+                }
                 Ok(Tried::Abandoned) => return Ok(Worked::Abandoned),
                 Err(e) => return Err(Fault::io("prepare the output of", &target, &e)),
             }
@@ -542,8 +588,13 @@ impl Engine {
         fault: Fault,
         began: Began,
     ) -> Worked {
-        let mut record =
-            self.step_record(claim, host.run.id(), &pending.step, Status::Failed, Some(fault));
+        let mut record = self.step_record(
+            claim,
+            host.run.id(),
+            &pending.step,
+            Status::Failed,
+            Some(fault),
+        );
         record.exit_code = Some(2);
         record.attempt = attempt;
         stamp(&mut record, began);
@@ -551,7 +602,10 @@ impl Engine {
             return Worked::Abandoned;
         };
         let step = host.workflow.step(id);
-        let fault = record.error.clone().unwrap_or_else(|| Fault::new(Kind::StepFailed, "invalid"));
+        let fault = record
+            .error
+            .clone()
+            .unwrap_or_else(|| Fault::new(Kind::StepFailed, "invalid"));
         let result = result::invalid(step, fault, pending.visit, attempt, &times(&record));
         Worked::Result(Box::new(result), Box::new(Finished::without_output(record)))
     }
@@ -569,7 +623,8 @@ impl Engine {
         let began = Began::now();
         let deadline = Instant::now() + waiting.timeout;
         let mut polls = 0_u64;
-        let mut record = self.step_record(claim, host.run.id(), &pending.step, Status::Succeeded, None);
+        let mut record =
+            self.step_record(claim, host.run.id(), &pending.step, Status::Succeeded, None);
         record.attempt = attempt;
         let files = loop {
             polls += 1;
@@ -591,8 +646,14 @@ impl Engine {
         };
         let step = host.workflow.step(id);
         let visit = (pending.visit, attempt);
-        let result =
-            result::wait_result(step, visit, &times(&record), &files, polls, waiting.min_count);
+        let result = result::wait_result(
+            step,
+            visit,
+            &times(&record),
+            &files,
+            polls,
+            waiting.min_count,
+        );
         record.exit_code = Some(result.exit_code);
         if let Some(fault) = &result.error {
             record.status = Status::TimedOut;
@@ -676,7 +737,10 @@ impl Host {
         self.workflow.find(name).ok_or_else(|| {
             Fault::new(
                 Kind::StateCorrupted,
-                format!("run `{}` waits for step `{name}`, which its workflow does not have", self.run.id()),
+                format!(
+                    "run `{}` waits for step `{name}`, which its workflow does not have",
+                    self.run.id()
+                ),
             )
         })
     }
@@ -743,7 +807,10 @@ fn step_of(task: &str, state: &RunState) -> Option<String> {
 /// The whole answer, as far as it can be captured.
 fn answer(finished: &Finished) -> Result<Vec<u8>> {
     let outputs = &finished.outputs;
-    let found = outputs.iter().find(|(suffix, _)| *suffix == OUT).or(outputs.first());
+    let found = outputs
+        .iter()
+        .find(|(suffix, _)| *suffix == OUT)
+        .or(outputs.first());
     match found {
         Some((_, file)) => {
             read_start(file).map_err(|e| Fault::io("read", "the answer of a step", &e))

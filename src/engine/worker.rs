@@ -66,7 +66,8 @@ impl Engine {
                 if let Ok(task) = Task::parse(&held.bytes)
                     && self.is_of_a_workflow(&held.folders().agent, &task.header)
                 {
-                    return self.claim_and(held, item, |claim| self.work_on_run(claim, &task, desk));
+                    return self
+                        .claim_and(held, item, |claim| self.work_on_run(claim, &task, desk));
                 }
                 let plan = self.plan(&held.folders().agent, held.name(), &held.bytes);
                 let dir_lock = match plan.as_ref().map(Plan::lock_dir) {
@@ -316,7 +317,8 @@ impl Engine {
                 self.mailbox.drop_next(claim, &agent)?;
             }
             if let Some(run) = &record.run {
-                self.drop_pending(run).map_err(|fault| io::Error::other(fault.message))?;
+                self.drop_pending(run)
+                    .map_err(|fault| io::Error::other(fault.message))?;
             }
             self.mailbox.retire(claim, record.status)
         });

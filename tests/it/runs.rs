@@ -37,8 +37,8 @@ steps:
 
 fn five() -> Bed {
     let bed = Bed::new();
-    let count = bed.outside.join("count");
-    bed.write("specs/five.yaml", FIVE.replace("COUNT", count.to_str().unwrap()));
+    // Steps run in the root; the file with their executions lies beside it.
+    bed.write("specs/five.yaml", FIVE.replace("COUNT", "../outside/count"));
     let start = format!("---\nworkflow: five\nrun: {RUN}\n---\nplease\n");
     bed.drop_task("five", "go", start);
     bed
@@ -62,8 +62,17 @@ fn lasting(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
             for passing in [
-                "start_time", "end_time", "start_timestamp", "end_timestamp", "duration", "attempt",
-                "attempts", "seq", "log_head", "root", "files", "task",
+                "start_time",
+                "end_time",
+                "start_timestamp",
+                "end_timestamp",
+                "duration",
+                "attempt",
+                "attempts",
+                "seq",
+                "log_head",
+                "root",
+                "files",
             ] {
                 fields.remove(passing);
             }
@@ -92,7 +101,10 @@ fn a_run_goes_through_all_its_steps() {
     let state = state(&bed);
     assert_eq!(state["status"], "succeeded", "{ran:?}");
     assert_eq!(state["metadata"]["status"], "completed");
-    assert_eq!(state["step_results"]["sum"]["output"], "hi world\nb1\nok\nplease");
+    assert_eq!(
+        state["step_results"]["sum"]["output"],
+        "hi world\nb1\nok\nplease"
+    );
     assert_eq!(state["step_results"]["each"][2]["shout"]["output"], "c2\n");
     assert_eq!(executions(&bed), 8, "one each, and the flaky one twice");
     assert!(ran.stdout.contains("[each] each OK -> flaky"), "{ran:?}");
@@ -108,7 +120,7 @@ fn a_run_killed_at_any_point_ends_as_if_nothing_had_happened() {
     let expected = lasting(state(&whole));
     let mut cases = Vec::new();
     for point in Point::ALL {
-        for nth in [1, 4, 9] {
+        for nth in [1, 4] {
             cases.push((*point, nth));
         }
     }
@@ -121,7 +133,10 @@ fn a_run_killed_at_any_point_ends_as_if_nothing_had_happened() {
         drain(&bed, None).expect(0);
         assert_eq!(lasting(state(&bed)), expected, "{story}");
         let most = 8 + crashes;
-        assert!(executions(&bed) <= most, "{story}: finished work was done again");
+        assert!(
+            executions(&bed) <= most,
+            "{story}: finished work was done again"
+        );
         for folder in ["shell", "orch", "echo", "five"] {
             assert_eq!(bed.ls(&format!("inbox/{folder}")), [""; 0], "{story}");
         }
@@ -136,7 +151,10 @@ fn a_run_killed_twice_ends_as_if_nothing_had_happened() {
     let expected = lasting(state(&whole));
     let cases: Vec<Point> = Point::ALL.to_vec();
     side_by_side(&cases, |point| {
-        let story = format!("kill -9 after a commit to the log, then before {}", point.name());
+        let story = format!(
+            "kill -9 after a commit to the log, then before {}",
+            point.name()
+        );
         let bed = five();
         assert!(drain(&bed, Some("kill:commit.create:5")).was_killed());
         let ran = drain(&bed, Some(&format!("kill:{}:2", point.name())));
@@ -166,7 +184,10 @@ fn a_task_that_no_run_waits_for_is_refused() {
 fn a_run_is_pinned_to_the_workflow_it_began_with() {
     let bed = five();
     assert!(drain(&bed, Some("kill:run.spawn:2")).was_killed());
-    bed.write("specs/five.yaml", "version: \"1\"\nname: five\nsteps: [{name: other, command: [\"false\"]}]\n");
+    bed.write(
+        "specs/five.yaml",
+        "version: \"1\"\nname: five\nsteps: [{name: other, command: [\"false\"]}]\n",
+    );
     drain(&bed, None).expect(0);
     assert_eq!(state(&bed)["status"], "succeeded");
 }
