@@ -12,7 +12,7 @@ use crate::provider::UserProviders;
 use crate::root::Root;
 use crate::state::{Effect, Event, Facts, RunState, StepResult, StepStatus};
 use crate::store::{PATIENCE, RunDir, Runs, Spec};
-use crate::workflow::{Guards, Specs, Workflow, check};
+use crate::workflow::{GuardFault, Guards, Specs, Workflow, check};
 
 pub(crate) const RUN: &str = "20260101T000000Z-w-0001";
 pub(crate) const NOW: &str = "2026-01-01T00:00:00Z";
@@ -21,8 +21,8 @@ pub(crate) const TEXT: &str = "version: \"1\"\nname: w\nsteps:\n  - {name: one, 
 struct Nothing(UserProviders);
 
 impl Specs for Nothing {
-    fn file(&self, _: &str) -> Option<String> {
-        None
+    fn file(&self, _: &str) -> Result<Option<String>> {
+        Ok(None)
     }
     fn agents(&self) -> Vec<String> {
         Vec::new()
@@ -39,7 +39,7 @@ impl Specs for Nothing {
 }
 
 impl Guards for Nothing {
-    fn check(&self, _: &str) -> Result<Vec<String>, String> {
+    fn check(&self, _: &str) -> Result<Vec<String>, GuardFault> {
         Ok(Vec::new())
     }
 }
