@@ -96,7 +96,7 @@ struct Row {
 /// What the text form is made of.
 #[derive(Debug)]
 enum Shown {
-    Checked(Checked),
+    Checked(Box<Checked>),
     Missing(Fault),
 }
 
@@ -119,7 +119,7 @@ impl Outcome {
             transitions: checked.report.proven,
             faults: rows(&checked.report.faults),
             notes: rows(&checked.report.notes),
-            shown: Shown::Checked(checked),
+            shown: Shown::Checked(Box::new(checked)),
         }
     }
 

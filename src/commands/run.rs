@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::drive::{Drive, Tail};
+use super::resume::go_on;
 use super::target::say_if_nobody_watches;
 use crate::cli;
 use crate::disk::{Disk, Durability};
@@ -42,6 +43,9 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
     let run_id = match order.unfinished(&runs, &workflow)? {
         Some(earlier) => {
             agent = None;
+            super::refuse_to_agents("run")?;
+            let run = runs.open(&earlier)?;
+            go_on(&run, &runs::pinned(&run)?, &root.path)?;
             eprintln!("{earlier} is of the same input and not finished: it goes on");
             earlier
         }
