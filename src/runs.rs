@@ -1,7 +1,7 @@
 //! What everybody who handles a run needs: its id, its workflow, its inboxes, an event under its lock.
 //!
 //! Between the commands and the engine on one side and the store on the other. It decides nothing
-//! about a run (that is `flow`) and moves no task.
+//! about a run (that is `flow`); of tasks it only drops those that a run waits for.
 
 pub mod facts;
 pub mod outline;
@@ -11,15 +11,18 @@ pub mod values;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::error::{Fault, Kind, Result};
+use crate::mailbox::{CLAIMED, Mailbox, TASK, file_name};
 use crate::specs::{self, Folder, Pinned, Recorder, is_inside_specs};
-use crate::state::{Effect, Event, RunState};
+use crate::state::{Effect, Event, Pending, RunState, RunStatus};
 use crate::store::{PATIENCE, RunDir, Spec};
+use crate::task::{AgentName, Header, TaskName, render};
 use crate::workflow::model::{Step, Who};
 use crate::workflow::{self, Cel, Work, Workflow};
 
@@ -127,6 +130,53 @@ pub fn apply_with(
     let state = begun(run, locked.load(workflow)?)?;
     let event = event(&state)?;
     locked.apply(workflow, state, &now(), event)
+}
+
+/// Puts every pending step of a running run into its inbox, unless it is there or claimed. Under the
+/// run's lock, or where nobody else applies events to the run.
+///
+/// # Errors
+/// Where an inbox cannot be written.
+pub fn drop_pending(mailbox: &Mailbox, state: &RunState) -> Result<()> {
+    if state.status != RunStatus::Running {
+        return Ok(());
+    }
+    state
+        .pending
+        .iter()
+        .try_for_each(|pending| drop_step(mailbox, &state.run_id, pending))
+}
+
+fn drop_step(mailbox: &Mailbox, run_id: &str, pending: &Pending) -> Result<()> {
+    let agent = AgentName::parse(&pending.agent)?;
+    let name = TaskName::parse(&pending.task)?;
+    let failed = |e: io::Error| Fault::io("drop", format!("{agent}/{name}"), &e);
+    let folders = mailbox.agent(&agent).map_err(failed)?;
+    // In this order: a file that moves on between two looks is still seen by the next.
+    for suffix in [TASK, CLAIMED] {
+        if folders
+            .inbox
+            .has(&file_name(&name, suffix))
+            .map_err(failed)?
+        {
+            return Ok(());
+        }
+    }
+    let header = Header {
+        run: Some(run_id.to_owned()),
+        step: Some(pending.step.clone()),
+        ..Header::default()
+    };
+    let item = pending.item.map(|item| format!(", item {item}"));
+    let body = format!(
+        "step `{}` of run `{run_id}`{}\n",
+        pending.step,
+        item.unwrap_or_default()
+    );
+    match mailbox.submit(&agent, &name, &render(&header, &body)) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other.map_err(failed),
+    }
 }
 
 fn begun(run: &RunDir, state: RunState) -> Result<RunState> {

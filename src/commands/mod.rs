@@ -17,6 +17,8 @@ mod retry;
 mod run;
 mod run_log;
 mod run_target;
+#[cfg(test)]
+mod run_tests;
 mod run_view;
 mod schema;
 mod send;

@@ -8,13 +8,14 @@ use super::drive::{Drive, Tail, exit_code, say_blocked};
 use crate::cli;
 use crate::disk::{Disk, Durability};
 use crate::error::{Fault, Kind, Result, exit};
-use crate::mailbox::Mailbox;
+use crate::mailbox::{CLAIMED, Mailbox, TASK, file_name};
 use crate::report::{clean_line, print_json, print_line};
 use crate::root::Root;
 use crate::runs::{self, facts};
 use crate::runtime;
 use crate::state::{Event, RunState, RunStatus};
 use crate::store::{PATIENCE, RunDir, Runs};
+use crate::task::{AgentName, TaskName};
 use crate::workflow::Workflow;
 
 pub(super) fn run(root: Option<&Path>, words: &cli::Resume) -> Result<u8> {
@@ -23,7 +24,19 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Resume) -> Result<u8> {
     let root = Arc::new(Root::discover(root)?);
     let runs = Runs::new(root.clone(), Disk::new(Durability::Power));
     let mailbox = Mailbox::new(root.clone(), Disk::new(Durability::Power));
-    let run_id = runs.find(&words.run)?;
+    let run_id = match (runs.find(&words.run), waiting_start(&mailbox, &words.run)) {
+        (Err(_), Some(agent)) => {
+            let inboxes = vec![agent.to_string()];
+            let drive = Drive::new((&root, &mailbox, &runs), &words.run, inboxes, words);
+            let mut tail = Tail::from_start(&root, &words.run, words.json);
+            return Drive {
+                start: Some(agent),
+                ..drive
+            }
+            .run(&mut tail);
+        }
+        (found, _) => found?,
+    };
     let run = runs.open(&run_id)?;
     let workflow = runs::pinned(&run)?;
     if words.repair {
@@ -35,6 +48,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Resume) -> Result<u8> {
     }
     let mut tail = Tail::from_now(&root, &run_id, words.json)?;
     let state = go_on(&run, &workflow, &root.path)?;
+    runs::drop_pending(&mailbox, &state)?;
     if state.status == RunStatus::Blocked {
         tail.print()?;
         match words.json {
@@ -47,22 +61,41 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Resume) -> Result<u8> {
         print_line(&run_id)?;
         return Ok(exit::DONE);
     }
-    let drive = Drive {
-        root: &root,
-        mailbox: &mailbox,
-        runs: &runs,
-        run_id: &run_id,
-        inboxes: runs::inboxes(&workflow)
-            .into_iter()
-            .map(str::to_owned)
-            .collect(),
-        start: None,
-        jobs: words.jobs,
-        record: words.record,
-        deadline: words.timeout.map(|timeout| Instant::now() + timeout),
-        json: words.json,
-    };
+    let inboxes = runs::inboxes(&workflow).into_iter().map(str::to_owned);
+    let drive = Drive::new((&root, &mailbox, &runs), &run_id, inboxes.collect(), words);
     drive.run(&mut tail)
+}
+
+/// Whose inbox the task waits in that starts a run which has not begun, by the run's whole id.
+fn waiting_start(mailbox: &Mailbox, run_id: &str) -> Option<AgentName> {
+    let (_, rest) = run_id.split_once('-')?;
+    let agent = AgentName::parse(rest.rsplit_once('-')?.0).ok()?;
+    let name = TaskName::parse(run_id).ok()?;
+    let inbox = mailbox.root.inbox.sub(agent.as_str()).ok()?;
+    let has = |suffix| inbox.has(&file_name(&name, suffix)).unwrap_or(false);
+    (has(TASK) || has(CLAIMED)).then_some(agent)
+}
+
+impl<'a> Drive<'a> {
+    fn new(
+        (root, mailbox, runs): (&'a Arc<Root>, &'a Mailbox, &'a Runs),
+        run_id: &'a str,
+        inboxes: Vec<String>,
+        words: &cli::Resume,
+    ) -> Drive<'a> {
+        Drive {
+            root,
+            mailbox,
+            runs,
+            run_id,
+            inboxes,
+            start: None,
+            jobs: words.jobs,
+            record: words.record,
+            deadline: words.timeout.map(|timeout| Instant::now() + timeout),
+            json: words.json,
+        }
+    }
 }
 
 /// Moves a blocked run on, if what it waited for is there now; one that was only interrupted needs

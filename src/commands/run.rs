@@ -1,7 +1,7 @@
 //! `orch run`: starts a run of a workflow and sees it through. It is `send` plus a watcher for that
 //! one run: there is no second way through the engine.
 
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::drive::{Drive, Tail};
+use super::resume::go_on;
 use super::target::say_if_nobody_watches;
 use crate::cli;
 use crate::disk::{Disk, Durability};
@@ -42,6 +43,10 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
     let run_id = match order.unfinished(&runs, &workflow)? {
         Some(earlier) => {
             agent = None;
+            super::refuse_to_agents("run")?;
+            let run = runs.open(&earlier)?;
+            let state = go_on(&run, &runs::pinned(&run)?, &root.path)?;
+            runs::drop_pending(&mailbox, &state)?;
             eprintln!("{earlier} is of the same input and not finished: it goes on");
             earlier
         }
@@ -151,18 +156,21 @@ impl Order {
     }
 }
 
-/// How the engine finds the workflow again: by a path in `specs/`, where it has to lie.
+/// How the engine finds the workflow again: by its name in `specs/`, where it has to lie.
 fn word_for_engine(words: &cli::Run, spec: &Spec) -> Result<String> {
     let word = &words.workflow;
     let is_path = word.contains('/') || word.ends_with(".yaml") || word.ends_with(".yml");
-    if !is_path || is_inside_specs(word) {
-        return Ok(spec.workflow.clone());
+    if is_path && !is_inside_specs(word) {
+        let message = format!("`{word}` does not lie in specs/ of the root");
+        return Err(Fault::new(Kind::Usage, message)
+            .hint("a run goes by the files in specs/: put it there; `--dry-run` takes any path"));
     }
-    Err(Fault::new(
-        Kind::Usage,
-        format!("`{word}` does not lie in specs/ of the root"),
-    )
-    .hint("a run goes by the files in specs/: put it there; `--dry-run` takes any path"))
+    let path = &spec.workflow;
+    let name = path.strip_prefix("specs/").unwrap_or(path);
+    Ok(match name.rsplit_once('.') {
+        Some((stem, _)) if !name.contains('/') => stem.to_owned(),
+        _ => path.clone(),
+    })
 }
 
 fn request(words: &cli::Run) -> Result<String> {
@@ -170,20 +178,8 @@ fn request(words: &cli::Run) -> Result<String> {
         (Some(dash), None) if dash == "-" => read_all(std::io::stdin().lock(), "standard input"),
         (Some(text), None) => Ok(text.clone()),
         (None, Some(path)) => read_file(path),
-        // Without a text a pipe is one, and an input that is given stands for it.
-        (None, None) if words.input.is_none() && is_pipe() => {
-            read_all(std::io::stdin().lock(), "standard input")
-        }
         _ => Ok(String::new()),
     }
-}
-
-/// Whether somebody writes to standard input; a terminal, `/dev/null` or a closed one is nobody.
-fn is_pipe() -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    let stdin = std::io::stdin();
-    let kind = std::fs::metadata("/proc/self/fd/0").map(|meta| meta.file_type());
-    !stdin.is_terminal() && kind.is_ok_and(|kind| kind.is_fifo() || kind.is_file())
 }
 
 fn context(words: &cli::Run, workflow: &Workflow) -> Result<Map<String, Value>> {

@@ -67,6 +67,7 @@ pub(super) fn unless_agent(root: &Arc<Root>, word: &str) -> Result<Option<RunDir
     let runs = runs(root);
     match (runs.find(word), AgentName::parse(word)) {
         (Ok(id), _) => runs.open(&id).map(Some),
+        (Err(fault), _) if word == "last" => Err(fault),
         (Err(fault), Err(_)) => Err(fault),
         (Err(_), Ok(_)) => Ok(None),
     }

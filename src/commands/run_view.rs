@@ -1,6 +1,7 @@
 //! How runs stand: the list of unfinished ones, one run, one step. Changes nothing.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,12 @@ pub(super) fn unfinished(root: &Arc<Root>) -> Vec<Row> {
         blocked_reason: state.governance.blocked_reason,
     })
     .collect()
+}
+
+/// Whether an inbox is that of a workflow, or of steps that no agent does.
+pub(super) fn is_of_runs(root: &Path, inbox: &str) -> bool {
+    let file = |ending: &str| root.join(format!("specs/{inbox}.{ending}"));
+    matches!(inbox, "shell" | "orch") || file("yaml").is_file() || file("yml").is_file()
 }
 
 /// The rows as lines that line up.

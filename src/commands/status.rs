@@ -114,6 +114,10 @@ impl Status {
         if let Some(registry) = &registry {
             add_idle(&mut agents, registry);
         }
+        for agent in &mut agents {
+            let known = run_view::is_of_runs(&root.path, agent.agent.as_str());
+            agent.problem.take_if(|_| known);
+        }
         let watchers = living_watchers(root.logs.path())
             .map_err(|e| Fault::io("read", root.logs.path(), &e))?;
         Ok(Status {

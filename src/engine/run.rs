@@ -21,7 +21,7 @@ use super::worker::{DirLock, Finished};
 use super::{Engine, Notice};
 use crate::error::{Fault, Kind, Result};
 use crate::flow::{self, Moment};
-use crate::mailbox::{CLAIMED, Claim, Commit, OUT, TASK, file_name};
+use crate::mailbox::{Claim, Commit, OUT};
 use crate::process::Woken;
 use crate::record::{Record, Status};
 use crate::registry::Registry;
@@ -32,7 +32,7 @@ use crate::steps::globs;
 use crate::steps::prepare::{Ready, Scene, Waiting, output_file, prepare, schema};
 use crate::steps::result::{self, Outcome, Times};
 use crate::store::{PATIENCE, RunDir, Spec};
-use crate::task::{AgentName, Header, Task, TaskName, render};
+use crate::task::{AgentName, Header, Task, TaskName};
 use crate::workflow::Workflow;
 use crate::workflow::model::StepId;
 
@@ -193,8 +193,10 @@ impl Engine {
 
     /// Makes the run's folder and its first event, unless that was done before a crash.
     fn create_run(&self, run_id: &str, word: &str, task: &Task) -> Result<()> {
+        // What a crash left is gone on with; what it left half made is made again.
         if let Ok(run) = self.runs.open(run_id)
-            && run.peek().is_ok_and(|state| state.seq > 0)
+            && let Ok(workflow) = runs::pinned(&run)
+            && run.lock(PATIENCE)?.load(&workflow)?.seq > 0
         {
             return Ok(());
         }
@@ -216,40 +218,7 @@ impl Engine {
         let host = self.host(run_id)?;
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
-        if state.status != RunStatus::Running {
-            return Ok(());
-        }
-        for pending in &state.pending {
-            self.drop_step(run_id, pending)?;
-        }
-        Ok(())
-    }
-
-    fn drop_step(&self, run_id: &str, pending: &Pending) -> Result<()> {
-        let agent = AgentName::parse(&pending.agent)?;
-        let name = TaskName::parse(&pending.task)?;
-        let failed = |e: io::Error| Fault::io("drop", format!("{agent}/{name}"), &e);
-        let folders = self.mailbox.agent(&agent).map_err(failed)?;
-        // In this order: a file that moves on between two looks is still seen by the next.
-        for (dir, suffix) in [(&folders.inbox, TASK), (&folders.inbox, CLAIMED)] {
-            if dir.has(&file_name(&name, suffix)).map_err(failed)? {
-                return Ok(());
-            }
-        }
-        let header = Header {
-            run: Some(run_id.to_owned()),
-            step: Some(pending.step.clone()),
-            ..Header::default()
-        };
-        let item = pending
-            .item
-            .map(|item| format!(", item {item}"))
-            .unwrap_or_default();
-        let body = format!("step `{}` of run `{run_id}`{item}\n", pending.step);
-        match self.mailbox.submit(&agent, &name, &render(&header, &body)) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            other => other.map_err(failed),
-        }
+        runs::drop_pending(&self.mailbox, &state)
     }
 
     /// The task of a claim, if it is a step of a run.
@@ -749,7 +718,9 @@ impl Host {
 /// The first event of a run: what its task gave it.
 fn created(run: &RunDir, workflow: &Workflow, spec: &Spec, task: &Task) -> Result<Event> {
     let context = values::context(workflow, &task.header.context)?;
-    let input = task.header.input.clone().unwrap_or_else(|| json!({}));
+    let input = task.header.input.clone();
+    values::check_input(workflow, spec, input.as_ref())?;
+    let input = input.unwrap_or_else(|| json!({}));
     let root = &run.root().path;
     let files = run.files_path();
     let mut variables = Map::new();

@@ -74,7 +74,11 @@ pub fn exists(root: &Path, glob: &str) -> bool {
         .iter()
         .any(|part| part.starts_with('.'));
     let is_shown = |name: &str| names_dots || !name.starts_with('.');
+    if leads_through_link(root, &start) {
+        return false;
+    }
     WalkDir::new(root.join(start.join("/")))
+        .follow_root_links(false)
         .into_iter()
         .filter_entry(|entry| {
             entry.depth() == 0 || entry.file_name().to_str().is_some_and(&is_shown)
@@ -84,4 +88,10 @@ pub fn exists(root: &Path, glob: &str) -> bool {
             let below = entry.path().strip_prefix(root);
             below.is_ok_and(|path| matcher.is_match(path))
         })
+}
+
+/// Whether a folder on the way to the last of these names is a link.
+fn leads_through_link(root: &Path, names: &[&str]) -> bool {
+    let folders = names.len().saturating_sub(1);
+    (1..=folders).any(|count| root.join(names[..count].join("/")).is_symlink())
 }

@@ -174,6 +174,7 @@ fn full_header() -> Header {
             .as_object()
             .cloned()
             .unwrap(),
+        input: Some(serde_json::json!({"a": [1]})),
         provider: Some("claude".into()),
         model: Some("opus[1m]".into()),
         access: Some(Access::Full),
