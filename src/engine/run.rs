@@ -76,7 +76,8 @@ enum Worked {
 impl Engine {
     /// Whether a task belongs to a workflow: it starts one, or is a step of one.
     pub(super) fn is_of_a_workflow(&self, agent: &AgentName, header: &Header) -> bool {
-        header.workflow.is_some() || header.step.is_some() || self.registry.is_workflow(agent)
+        let is_step = header.run.is_some() && header.step.is_some();
+        header.workflow.is_some() || is_step || self.registry.is_workflow(agent)
     }
 
     /// Starts a run, or works on a step of one.
@@ -267,7 +268,10 @@ impl Engine {
         desk: &mut Desk,
     ) -> Result<Passed> {
         let run_id = task.header.run.clone().unwrap_or_default();
-        let host = self.host(&run_id)?;
+        let host = self.host(&run_id).map_err(|fault| match fault.kind {
+            Kind::StateNotFound | Kind::Usage => forged(&run_id),
+            _ => fault,
+        })?;
         let name = claim.name.to_string();
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;

@@ -392,7 +392,8 @@ fn what_is_unknown_or_finished_cannot_be_cancelled() {
         assert!(ran.stderr.contains("neither waits nor runs"), "{ran:?}");
     }
     assert_eq!(bed.status("echo/x"), "succeeded");
-    cancel(&bed, "x").expect(64);
+    let ran = cancel(&bed, "x").expect(1);
+    assert!(ran.stderr.contains("there is no run `x`"), "{ran:?}");
 }
 
 #[test]
