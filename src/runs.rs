@@ -101,6 +101,25 @@ pub fn pinned(run: &RunDir) -> Result<Workflow> {
     }
 }
 
+/// The same, and refused where it uses what cannot be run yet.
+///
+/// # Errors
+/// As [`load_workflow`].
+pub fn load_runnable(root: &Path, word: &str) -> Result<(Workflow, Spec)> {
+    let (workflow, spec) = load_workflow(root, word)?;
+    let lacking = crate::steps::unsupported(&workflow);
+    if lacking.is_empty() {
+        return Ok((workflow, spec));
+    }
+    let message = format!(
+        "workflow `{}` uses what this version cannot run: {}",
+        workflow.name.value,
+        lacking.join("; ")
+    );
+    Err(Fault::new(Kind::WorkflowValidationError, message)
+        .hint("it can be checked and drawn; running these comes with a later version"))
+}
+
 /// The latest state of a run.
 ///
 /// # Errors

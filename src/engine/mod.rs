@@ -14,6 +14,8 @@ mod plan;
 mod queue;
 mod recover;
 mod run;
+mod run_start;
+mod run_work;
 mod worker;
 
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -6,46 +6,34 @@
 //! between is finished by whoever takes the claim over.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jiff::Timestamp;
-use serde_json::{Map, Value, json};
-
-use super::attempt::{Began, Desk, Tried, stamp};
-use super::plan::Plan;
-use super::worker::{DirLock, Finished};
+use super::attempt::{Began, Desk};
+use super::run_work::Worked;
+use super::worker::Finished;
 use super::{Engine, Notice};
 use crate::error::{Fault, Kind, Result};
 use crate::flow::{self, Moment};
-use crate::mailbox::{Claim, Commit, OUT};
-use crate::process::Woken;
+use crate::mailbox::Claim;
 use crate::record::{Record, Status};
 use crate::registry::Registry;
-use crate::runs::{self, now, values};
-use crate::schema_check::Schema;
+use crate::runs::{self, now};
 use crate::state::{Effect, Event, Facts, Pending, RunState, RunStatus, StepResult, StepStatus};
 use crate::steps::globs;
-use crate::steps::prepare::{Ready, Scene, Waiting, output_file, prepare, schema};
-use crate::steps::result::{self, Outcome, Times};
-use crate::store::{PATIENCE, RunDir, Spec};
-use crate::task::{AgentName, Header, Task, TaskName};
+use crate::store::{PATIENCE, RunDir};
+use crate::task::{AgentName, Header, Task};
 use crate::workflow::Workflow;
 use crate::workflow::model::StepId;
 
 /// No more runs than this are kept at hand; the others are opened again when they are needed.
 const AT_HAND: usize = 64;
-/// How much of an answer is read to be captured.
-const MOST_CAPTURED: u64 = 16 << 20;
 
 /// A run that this engine works on: its folder, and the workflow that it is pinned to.
 pub(super) struct Host {
-    run: RunDir,
-    workflow: Workflow,
-    registry: Registry,
+    pub(super) run: RunDir,
+    pub(super) workflow: Workflow,
+    pub(super) registry: Registry,
 }
 
 /// The runs at hand.
@@ -65,14 +53,6 @@ enum Passed {
     Abandoned,
 }
 
-/// What came of the work of a step.
-enum Worked {
-    Result(Box<StepResult>, Box<Finished>),
-    Stopped(Box<Record>),
-    Lost(Box<Record>),
-    Abandoned,
-}
-
 impl Engine {
     /// Whether a task belongs to a workflow: it starts one, or is a step of one.
     pub(super) fn is_of_a_workflow(&self, agent: &AgentName, header: &Header) -> bool {
@@ -87,131 +67,6 @@ impl Engine {
         } else {
             self.start_run(claim, task, None, desk);
         }
-    }
-
-    /// Starts the run that a task asks for. With `begun`, goes on with the id that its record names.
-    pub(super) fn start_run(
-        &self,
-        claim: Claim,
-        task: &Task,
-        begun: Option<&Record>,
-        desk: &mut Desk,
-    ) {
-        let agent = claim.folders.agent.clone();
-        let word = task
-            .header
-            .workflow
-            .clone()
-            .unwrap_or_else(|| agent.to_string());
-        let run_id = match begun.and_then(|record| record.run.clone()) {
-            Some(id) => id,
-            None => match self.wanted_id(&word, &task.header) {
-                Ok(id) => id,
-                Err(fault) => return self.reject(claim, fault, desk),
-            },
-        };
-        if begun.is_none() {
-            if let Err(fault) = runs::load_workflow(&self.mailbox.root.path, &word) {
-                return self.reject(claim, fault, desk);
-            }
-        }
-        let mut record = self.blank_record(&claim, 1, Status::Started, None);
-        record.run = Some(run_id.clone());
-        let started = || -> Result<()> {
-            self.create_run(&run_id, &word, task)?;
-            self.drop_pending(&run_id)
-        };
-        // The id is written down before anything is made, so that a crash makes no second run.
-        let committed = begun.is_some();
-        self.finish_start(claim, &record, committed, started, desk);
-    }
-
-    fn finish_start(
-        &self,
-        mut claim: Claim,
-        record: &Record,
-        committed: bool,
-        started: impl Fn() -> Result<()>,
-        desk: &Desk,
-    ) {
-        if !committed {
-            let done = self.persist(&mut claim, desk, |claim| {
-                self.mailbox.commit(claim, record, &[], None)
-            });
-            match done {
-                Some(Commit::Done) => {}
-                Some(Commit::Lost) => return self.give_back_or_drop(claim),
-                None => return,
-            }
-        }
-        let outcome = loop {
-            match started() {
-                Err(fault) if matches!(fault.kind, Kind::IoError | Kind::Busy) => {
-                    self.trouble(&fault);
-                    if desk.wake.sleep(Duration::from_secs(1)) == Woken::Stopped {
-                        // The record names the run: whoever takes the claim over goes on with it.
-                        return;
-                    }
-                }
-                other => break other,
-            }
-        };
-        let mut record = record.clone();
-        if let Err(fault) = outcome {
-            record.status = Status::Rejected;
-            record.error = Some(fault);
-        }
-        let retired = self.persist(&mut claim, desk, |claim| {
-            if record.status != Status::Started {
-                self.mailbox.replace_record(claim, &record)?;
-            }
-            let status = match record.status {
-                Status::Started => Status::Succeeded,
-                other => other,
-            };
-            self.mailbox.retire(claim, status)
-        });
-        if retired.is_some() {
-            let counter = match record.status {
-                Status::Started => &self.succeeded,
-                _ => &self.failed,
-            };
-            counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            (self.listener)(&Notice::Finished { record: &record });
-        }
-    }
-
-    fn wanted_id(&self, word: &str, header: &Header) -> Result<String> {
-        match &header.run {
-            Some(id) => TaskName::parse(id).map(|_| id.clone()),
-            None => Ok(runs::fresh_id(
-                word,
-                Timestamp::now(),
-                &uuid::Uuid::now_v7(),
-            )),
-        }
-    }
-
-    /// Makes the run's folder and its first event, unless that was done before a crash.
-    fn create_run(&self, run_id: &str, word: &str, task: &Task) -> Result<()> {
-        // What a crash left is gone on with; what it left half made is made again.
-        if let Ok(run) = self.runs.open(run_id)
-            && let Ok(workflow) = runs::pinned(&run)
-            && run.lock(PATIENCE)?.load(&workflow)?.seq > 0
-        {
-            return Ok(());
-        }
-        let (workflow, spec) = runs::load_workflow(&self.mailbox.root.path, word)?;
-        let run = self.runs.create(run_id, &spec)?;
-        let locked = run.lock(PATIENCE)?;
-        let state = locked.load(&workflow)?;
-        if state.seq > 0 {
-            return Ok(());
-        }
-        let event = created(&run, &workflow, &spec, task)?;
-        let (_, effects) = locked.apply(&workflow, state, &now(), event)?;
-        self.tell(run_id, &effects);
-        Ok(())
     }
 
     /// Puts every pending step of a run into its inbox, unless it is there, claimed or done.
@@ -371,270 +226,6 @@ impl Engine {
         Ok(Passed::Recorded(Box::new(Finished::without_output(record))))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a step is these things")]
-    fn do_work(
-        &self,
-        claim: &mut Claim,
-        host: &Host,
-        state: &RunState,
-        pending: &Pending,
-        facts: &Facts,
-        desk: &mut Desk,
-    ) -> Result<Worked> {
-        let id = host.step(&pending.step)?;
-        let step = host.workflow.step(id);
-        let (most, delay) = match &step.retries {
-            Some(retries) => {
-                let (most, _) = flow::number(&retries.max, &state.variables);
-                (most, Duration::from_millis(retries.delay_ms))
-            }
-            None => (0, Duration::ZERO),
-        };
-        let mut attempt = pending.attempts;
-        let mut tries = 0;
-        let mut again: Option<String> = None;
-        loop {
-            let scene = Scene {
-                root: &self.mailbox.root,
-                run: &host.run,
-                registry: &host.registry,
-                workflow: &host.workflow,
-                state,
-                step: id,
-                item: pending.item,
-                facts,
-                mailbox_task: (&claim.folders.agent.clone(), &claim.name.clone()),
-                again: again.as_deref(),
-            };
-            let began = Began::now();
-            let worked = match prepare(&scene) {
-                Err(fault) => self.invalid(claim, host, pending, attempt, fault, began),
-                Ok(Ready::Wait(waiting)) => {
-                    self.wait_for_files(claim, host, pending, attempt, &waiting, desk)
-                }
-                Ok(Ready::Run(plan)) => {
-                    let schema = schema(&scene)?;
-                    match self.run_plan(
-                        claim,
-                        host,
-                        id,
-                        pending,
-                        attempt,
-                        &plan,
-                        schema.as_ref(),
-                        desk,
-                    )? {
-                        Worked::Result(result, finished) => Worked::Result(result, finished),
-                        other => return Ok(other),
-                    }
-                }
-            };
-            let Worked::Result(result, finished) = worked else {
-                return Ok(worked);
-            };
-            if tries >= most || !result::retryable(&result, &finished.record) {
-                if let Some(path) = output_file(&scene)? {
-                    let bytes = answer(&finished)?;
-                    result::write_output_file(&self.mailbox.root, &path, &bytes)?;
-                }
-                return Ok(Worked::Result(result, finished));
-            }
-            tries += 1;
-            attempt += 1;
-            again = result::complaint(&result);
-            if let Some(fault) = &result.error {
-                let target = claim.target();
-                (self.listener)(&Notice::Retrying {
-                    target: &target,
-                    after: delay,
-                    fault,
-                });
-            }
-            self.keep(claim, &finished.record);
-            if !self.wait_for_retry(claim, delay, desk) {
-                return Ok(Worked::Stopped(Box::new(finished.record)));
-            }
-            self.retried(host, claim.name.as_str(), attempt)?;
-        }
-    }
-
-    fn retried(&self, host: &Host, task: &str, attempt: u32) -> Result<()> {
-        let locked = host.run.lock(PATIENCE)?;
-        let state = locked.load(&host.workflow)?;
-        let event = Event::Retried {
-            task: task.to_owned(),
-            attempt,
-        };
-        locked
-            .apply(&host.workflow, state, &now(), event)
-            .map(|_| ())
-    }
-
-    /// Runs a process for a step; what passes by itself is tried again as for any task.
-    #[expect(clippy::too_many_arguments, reason = "an attempt is these things")]
-    fn run_plan(
-        &self,
-        claim: &mut Claim,
-        host: &Host,
-        id: StepId,
-        pending: &Pending,
-        attempt: u32,
-        plan: &Plan,
-        schema: Option<&Schema>,
-        desk: &mut Desk,
-    ) -> Result<Worked> {
-        let Some(_dir) = self.wait_for_dir(claim, plan, desk)? else {
-            let record = self.step_record(
-                claim,
-                host.run.id(),
-                &pending.step,
-                Status::Interrupted,
-                None,
-            );
-            return Ok(Worked::Stopped(Box::new(record)));
-        };
-        let target = claim.target();
-        (self.listener)(&Notice::Started {
-            target: &target,
-            provider: &plan.setup.provider_name,
-            attempt,
-        });
-        let mut retries = 0;
-        loop {
-            match self.attempt(claim, plan, attempt, retries, desk) {
-                Ok(Tried::Finished(mut finished)) => {
-                    self.mark(host, pending, &mut finished.record);
-                    let answer = answer(&finished)?;
-                    let mut result = result::step_result(&Outcome {
-                        step: host.workflow.step(id),
-                        visit: pending.visit,
-                        attempt,
-                        record: &finished.record,
-                        answer: &answer,
-                        schema,
-                    });
-                    result.task = Some(target);
-                    if result.status == StepStatus::Failed && finished.record.status.is_success() {
-                        finished.record.status = Status::Failed;
-                        finished.record.error.clone_from(&result.error);
-                    }
-                    return Ok(Worked::Result(Box::new(result), finished));
-                }
-                Ok(Tried::Again { record, after }) => {
-                    self.keep(claim, &record);
-                    retries += 1;
-                    if !self.wait_for_retry(claim, after, desk) {
-                        return Ok(Worked::Stopped(record));
-                    }
-                }
-                Ok(Tried::Stopped(record)) => return Ok(Worked::Stopped(record)),
-                Ok(Tried::Cancelled(finished)) => {
-                    return Ok(Worked::Lost(Box::new(finished.record)));
-                }
-                Ok(Tried::Abandoned) => return Ok(Worked::Abandoned),
-                Err(e) => return Err(Fault::io("prepare the output of", &target, &e)),
-            }
-        }
-    }
-
-    /// One task at a time works in a folder: the others wait for it, until orch stops.
-    fn wait_for_dir(&self, claim: &Claim, plan: &Plan, desk: &Desk) -> Result<Option<DirLock>> {
-        loop {
-            match plan.lock_dir()? {
-                DirLock::Busy => {}
-                lock => return Ok(Some(lock)),
-            }
-            let woken = desk.wake.sleep(Duration::from_millis(100));
-            if woken == Woken::Stopped || !claim.is_ours().unwrap_or(true) {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// What was invalid before anything could be run: exit code 2.
-    fn invalid(
-        &self,
-        claim: &Claim,
-        host: &Host,
-        pending: &Pending,
-        attempt: u32,
-        fault: Fault,
-        began: Began,
-    ) -> Worked {
-        let mut record = self.step_record(
-            claim,
-            host.run.id(),
-            &pending.step,
-            Status::Failed,
-            Some(fault),
-        );
-        record.exit_code = Some(2);
-        record.attempt = attempt;
-        stamp(&mut record, began);
-        let Some(id) = host.workflow.find(&pending.step) else {
-            return Worked::Abandoned;
-        };
-        let step = host.workflow.step(id);
-        let fault = record
-            .error
-            .clone()
-            .unwrap_or_else(|| Fault::new(Kind::StepFailed, "invalid"));
-        let result = result::invalid(step, fault, pending.visit, attempt, &times(&record));
-        Worked::Result(Box::new(result), Box::new(Finished::without_output(record)))
-    }
-
-    /// Waits for files: woken by the clock, and by whatever wakes a worker.
-    fn wait_for_files(
-        &self,
-        claim: &Claim,
-        host: &Host,
-        pending: &Pending,
-        attempt: u32,
-        waiting: &Waiting,
-        desk: &Desk,
-    ) -> Worked {
-        let began = Began::now();
-        let deadline = Instant::now() + waiting.timeout;
-        let mut polls = 0_u64;
-        let mut record =
-            self.step_record(claim, host.run.id(), &pending.step, Status::Succeeded, None);
-        record.attempt = attempt;
-        let files = loop {
-            polls += 1;
-            let found = globs::matches(&self.mailbox.root.path, &waiting.glob).unwrap_or_default();
-            if found.len() as u64 >= waiting.min_count || Instant::now() >= deadline {
-                break found;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if desk.wake.sleep(waiting.poll.min(left)) == Woken::Stopped
-                || !claim.is_ours().unwrap_or(true)
-            {
-                record.status = Status::Interrupted;
-                return Worked::Stopped(Box::new(record));
-            }
-        };
-        stamp(&mut record, began);
-        let Some(id) = host.workflow.find(&pending.step) else {
-            return Worked::Abandoned;
-        };
-        let step = host.workflow.step(id);
-        let visit = (pending.visit, attempt);
-        let result = result::wait_result(
-            step,
-            visit,
-            &times(&record),
-            &files,
-            polls,
-            waiting.min_count,
-        );
-        record.exit_code = Some(result.exit_code);
-        if let Some(fault) = &result.error {
-            record.status = Status::TimedOut;
-            record.error = Some(fault.clone());
-        }
-        Worked::Result(Box::new(result), Box::new(Finished::without_output(record)))
-    }
-
     fn facts(
         &self,
         host: &Host,
@@ -648,7 +239,7 @@ impl Engine {
         globs::facts(root, &wanted).map_err(|e| Fault::io("look for files in", root, &e))
     }
 
-    fn tell(&self, run: &str, effects: &[Effect]) {
+    pub(super) fn tell(&self, run: &str, effects: &[Effect]) {
         for effect in effects {
             match effect {
                 Effect::Checkpoint(checkpoint) => {
@@ -664,7 +255,7 @@ impl Engine {
         }
     }
 
-    fn step_record(
+    pub(super) fn step_record(
         &self,
         claim: &Claim,
         run: &str,
@@ -678,13 +269,8 @@ impl Engine {
         record
     }
 
-    fn mark(&self, host: &Host, pending: &Pending, record: &mut Record) {
-        record.run = Some(host.run.id().to_owned());
-        record.step = Some(pending.step.clone());
-    }
-
     /// The run at hand, opened where it is not yet. Its spec is checked against its hashes then.
-    fn host(&self, run_id: &str) -> Result<Arc<Host>> {
+    pub(super) fn host(&self, run_id: &str) -> Result<Arc<Host>> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(host) = hosts.get(run_id) {
             return Ok(host.clone());
@@ -706,7 +292,7 @@ impl Engine {
 }
 
 impl Host {
-    fn step(&self, name: &str) -> Result<StepId> {
+    pub(super) fn step(&self, name: &str) -> Result<StepId> {
         self.workflow.find(name).ok_or_else(|| {
             Fault::new(
                 Kind::StateCorrupted,
@@ -716,44 +302,6 @@ impl Host {
                 ),
             )
         })
-    }
-}
-
-/// The first event of a run: what its task gave it.
-fn created(run: &RunDir, workflow: &Workflow, spec: &Spec, task: &Task) -> Result<Event> {
-    let context = values::context(workflow, &task.header.context)?;
-    let input = task.header.input.clone();
-    values::check_input(workflow, spec, input.as_ref())?;
-    let input = input.unwrap_or_else(|| json!({}));
-    let root = &run.root().path;
-    let files = run.files_path();
-    let mut variables = Map::new();
-    variables.insert("request".to_owned(), json!(task.body().trim_end()));
-    variables.insert("input".to_owned(), input);
-    variables.insert("context".to_owned(), Value::Object(context));
-    variables.insert(
-        "run".to_owned(),
-        json!({
-            "id": run.id(),
-            "root": root,
-            "files": files,
-            "timestamp_utc": run.id().split('-').next().unwrap_or_default(),
-            "spec_sha256": spec.sha256(),
-        }),
-    );
-    Ok(Event::Created {
-        run_id: run.id().to_owned(),
-        workflow_name: workflow.name.value.clone(),
-        workflow_sha256: spec.workflow_sha256(),
-        variables,
-    })
-}
-
-fn times(record: &Record) -> Times<'_> {
-    Times {
-        start: &record.start_time,
-        end: &record.end_time,
-        duration: Duration::try_from_secs_f64(record.duration).unwrap_or_default(),
     }
 }
 
@@ -777,26 +325,4 @@ fn step_of(task: &str, state: &RunState) -> Option<String> {
     let rest = task.strip_prefix(&state.run_id)?.strip_prefix('.')?;
     let (number, step) = rest.split_once('-')?;
     (number.parse::<u64>().ok()? <= state.tasks).then(|| step.to_owned())
-}
-
-/// The whole answer, as far as it can be captured.
-fn answer(finished: &Finished) -> Result<Vec<u8>> {
-    let outputs = &finished.outputs;
-    let found = outputs
-        .iter()
-        .find(|(suffix, _)| *suffix == OUT)
-        .or(outputs.first());
-    match found {
-        Some((_, file)) => {
-            read_start(file).map_err(|e| Fault::io("read", "the answer of a step", &e))
-        }
-        None => Ok(Vec::new()),
-    }
-}
-
-fn read_start(file: &File) -> io::Result<Vec<u8>> {
-    let size = file.metadata()?.len().min(MOST_CAPTURED);
-    let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
-    file.read_exact_at(&mut bytes, 0)?;
-    Ok(bytes)
 }

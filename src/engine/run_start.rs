@@ -1,0 +1,177 @@
+//! The start of a run: its id is written down first, then its folder is made, then its first steps
+//! are dropped. Whatever dies in between is gone on with under the same id.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::attempt::Desk;
+use super::{Engine, Notice};
+use crate::error::{Kind, Result};
+use crate::mailbox::{Claim, Commit};
+use crate::process::Woken;
+use crate::record::{Record, Status};
+use crate::runs::{self, now, values};
+use crate::state::Event;
+use crate::store::{PATIENCE, RunDir, Spec};
+use crate::task::{Header, Task, TaskName};
+use crate::workflow::Workflow;
+
+impl Engine {
+    /// Starts the run that a task asks for. With `begun`, goes on with the id that its record names.
+    pub(super) fn start_run(
+        &self,
+        claim: Claim,
+        task: &Task,
+        begun: Option<&Record>,
+        desk: &mut Desk,
+    ) {
+        let agent = claim.folders.agent.clone();
+        let word = task
+            .header
+            .workflow
+            .clone()
+            .unwrap_or_else(|| agent.to_string());
+        let run_id = match begun.and_then(|record| record.run.clone()) {
+            Some(id) => id,
+            None => match self.wanted_id(&word, &task.header) {
+                Ok(id) => id,
+                Err(fault) => return self.reject(claim, fault, desk),
+            },
+        };
+        if begun.is_none()
+            && let Err(fault) = runs::load_runnable(&self.mailbox.root.path, &word)
+        {
+            return self.reject(claim, fault, desk);
+        }
+        let mut record = self.blank_record(&claim, 1, Status::Started, None);
+        record.run = Some(run_id.clone());
+        let started = || -> Result<()> {
+            self.create_run(&run_id, &word, task)?;
+            self.drop_pending(&run_id)
+        };
+        // The id is written down before anything is made, so that a crash makes no second run.
+        let committed = begun.is_some();
+        self.finish_start(claim, &record, committed, started, desk);
+    }
+
+    fn finish_start(
+        &self,
+        mut claim: Claim,
+        record: &Record,
+        committed: bool,
+        started: impl Fn() -> Result<()>,
+        desk: &Desk,
+    ) {
+        if !committed {
+            let done = self.persist(&mut claim, desk, |claim| {
+                self.mailbox.commit(claim, record, &[], None)
+            });
+            match done {
+                Some(Commit::Done) => {}
+                Some(Commit::Lost) => return self.give_back_or_drop(claim),
+                None => return,
+            }
+        }
+        let outcome = loop {
+            match started() {
+                Err(fault) if matches!(fault.kind, Kind::IoError | Kind::Busy) => {
+                    self.trouble(&fault);
+                    if desk.wake.sleep(Duration::from_secs(1)) == Woken::Stopped {
+                        // The record names the run: whoever takes the claim over goes on with it.
+                        return;
+                    }
+                }
+                other => break other,
+            }
+        };
+        let mut record = record.clone();
+        if let Err(fault) = outcome {
+            record.status = Status::Rejected;
+            record.error = Some(fault);
+        }
+        let retired = self.persist(&mut claim, desk, |claim| {
+            if record.status != Status::Started {
+                self.mailbox.replace_record(claim, &record)?;
+            }
+            let status = match record.status {
+                Status::Started => Status::Succeeded,
+                other => other,
+            };
+            self.mailbox.retire(claim, status)
+        });
+        if retired.is_some() {
+            let counter = match record.status {
+                Status::Started => &self.succeeded,
+                _ => &self.failed,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+            (self.listener)(&Notice::Finished { record: &record });
+        }
+    }
+
+    fn wanted_id(&self, word: &str, header: &Header) -> Result<String> {
+        match &header.run {
+            Some(id) => TaskName::parse(id).map(|_| id.clone()),
+            None => Ok(runs::fresh_id(
+                word,
+                Timestamp::now(),
+                &uuid::Uuid::now_v7(),
+            )),
+        }
+    }
+
+    /// Makes the run's folder and its first event, unless that was done before a crash.
+    fn create_run(&self, run_id: &str, word: &str, task: &Task) -> Result<()> {
+        // What a crash left is gone on with; what it left half made is made again.
+        if let Ok(run) = self.runs.open(run_id)
+            && let Ok(workflow) = runs::pinned(&run)
+            && run.lock(PATIENCE)?.load(&workflow)?.seq > 0
+        {
+            return Ok(());
+        }
+        let (workflow, spec) = runs::load_runnable(&self.mailbox.root.path, word)?;
+        let run = self.runs.create(run_id, &spec)?;
+        let locked = run.lock(PATIENCE)?;
+        let state = locked.load(&workflow)?;
+        if state.seq > 0 {
+            return Ok(());
+        }
+        let event = created(&run, &workflow, &spec, task)?;
+        let (_, effects) = locked.apply(&workflow, state, &now(), event)?;
+        self.tell(run_id, &effects);
+        Ok(())
+    }
+}
+
+/// The first event of a run: what its task gave it.
+fn created(run: &RunDir, workflow: &Workflow, spec: &Spec, task: &Task) -> Result<Event> {
+    let context = values::context(workflow, &task.header.context)?;
+    let input = task.header.input.clone();
+    values::check_input(workflow, spec, input.as_ref())?;
+    let input = input.unwrap_or_else(|| json!({}));
+    let root = &run.root().path;
+    let files = run.files_path();
+    let mut variables = Map::new();
+    variables.insert("request".to_owned(), json!(task.body().trim_end()));
+    variables.insert("input".to_owned(), input);
+    variables.insert("context".to_owned(), Value::Object(context));
+    variables.insert(
+        "run".to_owned(),
+        json!({
+            "id": run.id(),
+            "root": root,
+            "files": files,
+            "timestamp_utc": run.id().split('-').next().unwrap_or_default(),
+            "spec_sha256": spec.sha256(),
+        }),
+    );
+    Ok(Event::Created {
+        run_id: run.id().to_owned(),
+        workflow_name: workflow.name.value.clone(),
+        workflow_sha256: spec.workflow_sha256(),
+        variables,
+    })
+}

@@ -1,0 +1,341 @@
+//! The work of one step: prepared, done, tried again where that is declared, and captured.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use super::attempt::{Began, Desk, Tried, stamp};
+use super::plan::Plan;
+use super::run::Host;
+use super::worker::{DirLock, Finished};
+use super::{Engine, Notice};
+use crate::error::{Fault, Kind, Result};
+use crate::flow;
+use crate::mailbox::{Claim, OUT};
+use crate::process::Woken;
+use crate::record::{Record, Status};
+use crate::runs::now;
+use crate::schema_check::Schema;
+use crate::state::{Event, Facts, Pending, RunState, StepResult, StepStatus};
+use crate::steps::globs;
+use crate::steps::prepare::{Ready, Scene, Waiting, output_file, prepare, schema};
+use crate::steps::result::{self, Outcome, Times};
+use crate::store::PATIENCE;
+use crate::workflow::model::StepId;
+
+/// How much of an answer is read to be captured.
+const MOST_CAPTURED: u64 = 16 << 20;
+
+/// What came of the work of a step.
+pub(super) enum Worked {
+    Result(Box<StepResult>, Box<Finished>),
+    Stopped(Box<Record>),
+    Lost(Box<Record>),
+    Abandoned,
+}
+
+impl Engine {
+    pub(super) fn do_work(
+        &self,
+        claim: &mut Claim,
+        host: &Host,
+        state: &RunState,
+        pending: &Pending,
+        facts: &Facts,
+        desk: &mut Desk,
+    ) -> Result<Worked> {
+        let id = host.step(&pending.step)?;
+        let step = host.workflow.step(id);
+        let (most, delay) = match &step.retries {
+            Some(retries) => {
+                let (most, _) = flow::number(&retries.max, &state.variables);
+                (most, Duration::from_millis(retries.delay_ms))
+            }
+            None => (0, Duration::ZERO),
+        };
+        let mut attempt = pending.attempts;
+        let mut tries = 0;
+        let mut again: Option<String> = None;
+        loop {
+            let scene = Scene {
+                root: &self.mailbox.root,
+                run: &host.run,
+                registry: &host.registry,
+                workflow: &host.workflow,
+                state,
+                step: id,
+                item: pending.item,
+                facts,
+                mailbox_task: (&claim.folders.agent.clone(), &claim.name.clone()),
+                again: again.as_deref(),
+            };
+            let began = Began::now();
+            let worked = match prepare(&scene) {
+                Err(fault) => self.invalid(claim, host, pending, attempt, fault, began),
+                Ok(Ready::Wait(waiting)) => {
+                    self.wait_for_files(claim, host, pending, attempt, &waiting, desk)
+                }
+                Ok(Ready::Run(plan)) => {
+                    let schema = schema(&scene)?;
+                    match self.run_plan(
+                        claim,
+                        host,
+                        id,
+                        pending,
+                        attempt,
+                        &plan,
+                        schema.as_ref(),
+                        desk,
+                    )? {
+                        Worked::Result(result, finished) => Worked::Result(result, finished),
+                        other => return Ok(other),
+                    }
+                }
+            };
+            let Worked::Result(result, finished) = worked else {
+                return Ok(worked);
+            };
+            if tries >= most || !result::retryable(&result, &finished.record) {
+                if let Some(path) = output_file(&scene)? {
+                    let bytes = answer(&finished)?;
+                    result::write_output_file(&self.mailbox.root, &path, &bytes)?;
+                }
+                return Ok(Worked::Result(result, finished));
+            }
+            tries += 1;
+            attempt += 1;
+            again = result::complaint(&result);
+            if let Some(fault) = &result.error {
+                let target = claim.target();
+                (self.listener)(&Notice::Retrying {
+                    target: &target,
+                    after: delay,
+                    fault,
+                });
+            }
+            self.keep(claim, &finished.record);
+            if !self.wait_for_retry(claim, delay, desk) {
+                return Ok(Worked::Stopped(Box::new(finished.record)));
+            }
+            self.retried(host, claim.name.as_str(), attempt)?;
+        }
+    }
+
+    pub(super) fn retried(&self, host: &Host, task: &str, attempt: u32) -> Result<()> {
+        let locked = host.run.lock(PATIENCE)?;
+        let state = locked.load(&host.workflow)?;
+        let event = Event::Retried {
+            task: task.to_owned(),
+            attempt,
+        };
+        locked
+            .apply(&host.workflow, state, &now(), event)
+            .map(|_| ())
+    }
+
+    /// Runs a process for a step; what passes by itself is tried again as for any task.
+    #[expect(clippy::too_many_arguments, reason = "an attempt is these things")]
+    pub(super) fn run_plan(
+        &self,
+        claim: &mut Claim,
+        host: &Host,
+        id: StepId,
+        pending: &Pending,
+        attempt: u32,
+        plan: &Plan,
+        schema: Option<&Schema>,
+        desk: &mut Desk,
+    ) -> Result<Worked> {
+        let Some(_dir) = self.wait_for_dir(claim, plan, desk)? else {
+            let record = self.step_record(
+                claim,
+                host.run.id(),
+                &pending.step,
+                Status::Interrupted,
+                None,
+            );
+            return Ok(Worked::Stopped(Box::new(record)));
+        };
+        let target = claim.target();
+        (self.listener)(&Notice::Started {
+            target: &target,
+            provider: &plan.setup.provider_name,
+            attempt,
+        });
+        let mut retries = 0;
+        loop {
+            match self.attempt(claim, plan, attempt, retries, desk) {
+                Ok(Tried::Finished(mut finished)) => {
+                    self.mark(host, pending, &mut finished.record);
+                    let answer = answer(&finished)?;
+                    let mut result = result::step_result(&Outcome {
+                        step: host.workflow.step(id),
+                        visit: pending.visit,
+                        attempt,
+                        record: &finished.record,
+                        answer: &answer,
+                        schema,
+                    });
+                    result.task = Some(target);
+                    if result.status == StepStatus::Failed && finished.record.status.is_success() {
+                        finished.record.status = Status::Failed;
+                        finished.record.error.clone_from(&result.error);
+                    }
+                    return Ok(Worked::Result(Box::new(result), finished));
+                }
+                Ok(Tried::Again { record, after }) => {
+                    self.keep(claim, &record);
+                    retries += 1;
+                    if !self.wait_for_retry(claim, after, desk) {
+                        return Ok(Worked::Stopped(record));
+                    }
+                }
+                Ok(Tried::Stopped(record)) => return Ok(Worked::Stopped(record)),
+                Ok(Tried::Cancelled(finished)) => {
+                    return Ok(Worked::Lost(Box::new(finished.record)));
+                }
+                Ok(Tried::Abandoned) => return Ok(Worked::Abandoned),
+                Err(e) => return Err(Fault::io("prepare the output of", &target, &e)),
+            }
+        }
+    }
+
+    /// One task at a time works in a folder: the others wait for it, until orch stops.
+    pub(super) fn wait_for_dir(
+        &self,
+        claim: &Claim,
+        plan: &Plan,
+        desk: &Desk,
+    ) -> Result<Option<DirLock>> {
+        loop {
+            match plan.lock_dir()? {
+                DirLock::Busy => {}
+                lock => return Ok(Some(lock)),
+            }
+            let woken = desk.wake.sleep(Duration::from_millis(100));
+            if woken == Woken::Stopped || !claim.is_ours().unwrap_or(true) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What was invalid before anything could be run: exit code 2.
+    pub(super) fn invalid(
+        &self,
+        claim: &Claim,
+        host: &Host,
+        pending: &Pending,
+        attempt: u32,
+        fault: Fault,
+        began: Began,
+    ) -> Worked {
+        let mut record = self.step_record(
+            claim,
+            host.run.id(),
+            &pending.step,
+            Status::Failed,
+            Some(fault),
+        );
+        record.exit_code = Some(2);
+        record.attempt = attempt;
+        stamp(&mut record, began);
+        let Some(id) = host.workflow.find(&pending.step) else {
+            return Worked::Abandoned;
+        };
+        let step = host.workflow.step(id);
+        let fault = record
+            .error
+            .clone()
+            .unwrap_or_else(|| Fault::new(Kind::StepFailed, "invalid"));
+        let result = result::invalid(step, fault, pending.visit, attempt, &times(&record));
+        Worked::Result(Box::new(result), Box::new(Finished::without_output(record)))
+    }
+
+    /// Waits for files: woken by the clock, and by whatever wakes a worker.
+    pub(super) fn wait_for_files(
+        &self,
+        claim: &Claim,
+        host: &Host,
+        pending: &Pending,
+        attempt: u32,
+        waiting: &Waiting,
+        desk: &Desk,
+    ) -> Worked {
+        let began = Began::now();
+        let deadline = Instant::now() + waiting.timeout;
+        let mut polls = 0_u64;
+        let mut record =
+            self.step_record(claim, host.run.id(), &pending.step, Status::Succeeded, None);
+        record.attempt = attempt;
+        let files = loop {
+            polls += 1;
+            let found = globs::matches(&self.mailbox.root.path, &waiting.glob).unwrap_or_default();
+            if found.len() as u64 >= waiting.min_count || Instant::now() >= deadline {
+                break found;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if desk.wake.sleep(waiting.poll.min(left)) == Woken::Stopped
+                || !claim.is_ours().unwrap_or(true)
+            {
+                record.status = Status::Interrupted;
+                return Worked::Stopped(Box::new(record));
+            }
+        };
+        stamp(&mut record, began);
+        let Some(id) = host.workflow.find(&pending.step) else {
+            return Worked::Abandoned;
+        };
+        let step = host.workflow.step(id);
+        let visit = (pending.visit, attempt);
+        let result = result::wait_result(
+            step,
+            visit,
+            &times(&record),
+            &files,
+            polls,
+            waiting.min_count,
+        );
+        record.exit_code = Some(result.exit_code);
+        if let Some(fault) = &result.error {
+            record.status = Status::TimedOut;
+            record.error = Some(fault.clone());
+        }
+        Worked::Result(Box::new(result), Box::new(Finished::without_output(record)))
+    }
+
+    fn mark(&self, host: &Host, pending: &Pending, record: &mut Record) {
+        record.run = Some(host.run.id().to_owned());
+        record.step = Some(pending.step.clone());
+    }
+}
+
+fn times(record: &Record) -> Times<'_> {
+    Times {
+        start: &record.start_time,
+        end: &record.end_time,
+        duration: Duration::try_from_secs_f64(record.duration).unwrap_or_default(),
+    }
+}
+
+/// The whole answer, as far as it can be captured.
+fn answer(finished: &Finished) -> Result<Vec<u8>> {
+    let outputs = &finished.outputs;
+    let found = outputs
+        .iter()
+        .find(|(suffix, _)| *suffix == OUT)
+        .or(outputs.first());
+    match found {
+        Some((_, file)) => {
+            read_start(file).map_err(|e| Fault::io("read", "the answer of a step", &e))
+        }
+        None => Ok(Vec::new()),
+    }
+}
+
+fn read_start(file: &File) -> io::Result<Vec<u8>> {
+    let size = file.metadata()?.len().min(MOST_CAPTURED);
+    let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
