@@ -19,7 +19,11 @@ use crate::report::{Paint, clean};
 /// How long any single thing may take before the demo gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
+    (
+        "specs/handoff.yaml",
+        include_str!("../../specs/handoff.yaml"),
+    ),
     ("specs/orch.yaml", include_str!("demo/orch.yaml")),
     ("specs/providers.yaml", include_str!("demo/providers.yaml")),
     (
@@ -66,6 +70,7 @@ impl Stage {
         self.a_file_becomes_a_result()?;
         self.nothing_is_lost()?;
         self.mistakes_are_told()?;
+        self.a_workflow_decides()?;
         self.how_it_stands()?;
         println!(
             "\n{} all of it was done with files: no server, no database.\nNext: `orch init` in a folder of yours, then `orch watch`.",
@@ -144,6 +149,26 @@ impl Stage {
         self.expect(
             told.contains("did you mean `timeout`"),
             "the misspelt key was not named",
+        )
+    }
+
+    fn a_workflow_decides(&self) -> Result<()> {
+        self.chapter("A workflow decides what comes next, and proves what happened");
+        self.say("specs/handoff.yaml: the architect writes a design, a command hands its path over, the engineer builds from it.");
+        self.orch(&["check", "handoff"])?;
+        self.orch(&["run", "handoff", "a command that counts words"])?;
+        let state = self.orch(&["show", "last/build"])?;
+        self.expect(
+            state.contains("system_design.md"),
+            "the engineer did not get the design",
+        )?;
+        let audit = self.orch(&["audit", "last"])?;
+        self.expect(audit.contains("sound"), "the run does not fit its log")?;
+        self.say("The command also dropped a task for the engineer by `mv`; a watcher takes it like any other:");
+        let drained = self.orch(&["watch", "--drain"])?;
+        self.expect(
+            drained.contains("engineer/task_"),
+            "the task that was handed over is missing",
         )
     }
 

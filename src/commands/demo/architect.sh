@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stands in for an agent: reads the prompt, prints an answer.
+# Stands in for an agent: reads the prompt, prints an answer, and writes a file where it is told to.
 read -r request
 case $request in
 slow:*)
@@ -7,6 +7,11 @@ slow:*)
     : > started
     while [ ! -e hurry ]; do sleep 0.05; done
     echo "done thinking"
+    ;;
+Design*)
+    file=$(grep '/system_design.md$' /dev/stdin)
+    printf '# Counting words\n\n1. read standard input\n2. print the number of words\n' > "$file"
+    echo "The design is written."
     ;;
 *)
     echo "Plan for $request:"
