@@ -21,6 +21,7 @@ use crate::error::{Fault, Kind, Result};
 use crate::mailbox::{CLAIMED, Mailbox, TASK, file_name};
 use crate::specs::{self, Folder, Pinned, Recorder, is_inside_specs};
 use crate::state::{Effect, Event, Pending, RunState, RunStatus};
+use crate::steps::unsupported;
 use crate::store::{PATIENCE, RunDir, Spec};
 use crate::task::{AgentName, Header, TaskName, render};
 use crate::workflow::model::{Step, Who};
@@ -69,6 +70,24 @@ pub fn load_workflow(root: &Path, word: &str) -> Result<(Workflow, Spec)> {
         files: recorder.used(),
     };
     Ok((workflow, spec))
+}
+
+/// Refuses a workflow that this version cannot see through, before a run of it begins.
+///
+/// # Errors
+/// It uses what is not supported yet: every use, with its step and line.
+pub fn refuse_unsupported(workflow: &Workflow) -> Result<()> {
+    let uses = unsupported(workflow);
+    if uses.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "workflow `{}` uses what this version does not support yet\n{}",
+        workflow.name.value,
+        uses.join("\n")
+    );
+    Err(Fault::new(Kind::WorkflowValidationError, message)
+        .hint("take it out of the workflow, or use a newer orch"))
 }
 
 /// Where a workflow's file lies among the files of a run.

@@ -36,6 +36,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
     if words.dry_run {
         return outline(&path, &workflow, &order, words.json);
     }
+    runs::refuse_unsupported(&workflow)?;
     let root = Arc::new(Root::open(&path)?);
     let mailbox = Mailbox::new(root.clone(), Disk::new(Durability::Power));
     let runs = Runs::new(root.clone(), Disk::new(Durability::Power));

@@ -110,7 +110,9 @@ impl Engine {
             },
         };
         if begun.is_none() {
-            if let Err(fault) = runs::load_workflow(&self.mailbox.root.path, &word) {
+            let loaded = runs::load_workflow(&self.mailbox.root.path, &word);
+            let fit = loaded.and_then(|(workflow, _)| runs::refuse_unsupported(&workflow));
+            if let Err(fault) = fit {
                 return self.reject(claim, fault, desk);
             }
         }
