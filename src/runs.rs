@@ -198,7 +198,11 @@ fn drop_step(mailbox: &Mailbox, run_id: &str, pending: &Pending) -> Result<()> {
     }
 }
 
-fn begun(run: &RunDir, state: RunState) -> Result<RunState> {
+/// A state that has a first event.
+///
+/// # Errors
+/// `StateNotFound` where the run has not begun.
+pub fn begun(run: &RunDir, state: RunState) -> Result<RunState> {
     if state.seq > 0 {
         return Ok(state);
     }

@@ -46,8 +46,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
             agent = None;
             super::refuse_to_agents("run")?;
             let run = runs.open(&earlier)?;
-            let state = go_on(&run, &runs::pinned(&run)?, &root.path)?;
-            runs::drop_pending(&mailbox, &state)?;
+            go_on(&mailbox, &run, &runs::pinned(&run)?)?;
             eprintln!("{earlier} is of the same input and not finished: it goes on");
             earlier
         }
