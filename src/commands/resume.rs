@@ -104,6 +104,7 @@ pub(super) fn go_on(mailbox: &Mailbox, run: &RunDir, workflow: &Workflow) -> Res
     // One lock for all of it: another that resumes finds the run as it was, or as it goes on.
     let locked = run.lock(PATIENCE)?;
     let mut state = runs::begun(run, locked.load(workflow)?)?;
+    locked.verify(workflow)?;
     match state.status {
         RunStatus::Running => {}
         RunStatus::Blocked => {
