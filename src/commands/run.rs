@@ -137,17 +137,15 @@ impl Order {
         if !workflow.singleton {
             return Ok(None);
         }
+        // As a run keeps it that was given none.
+        let input = self.input.clone().unwrap_or_else(|| json!({}));
         for id in runs.list()?.into_iter().rev() {
             let Ok(state) = runs.open(&id).and_then(|run| run.peek()) else {
                 continue;
             };
-            let input = state
-                .variables
-                .get("input")
-                .filter(|input| !input.is_null());
             if state.workflow_name == workflow.name.value
                 && !state.status.is_final()
-                && input == self.input.as_ref()
+                && state.variables.get("input") == Some(&input)
             {
                 return Ok(Some(id));
             }

@@ -191,7 +191,8 @@ impl Locked<'_> {
             let before = state.take().unwrap_or_else(flow::nothing);
             let after = follow(workflow, before, &raw, &log)?;
             if after.seq == cached.state.seq {
-                same = serde_json::to_value(&after).ok() == serde_json::to_value(&cached.state).ok();
+                same =
+                    serde_json::to_value(&after).ok() == serde_json::to_value(&cached.state).ok();
             }
             state = Some(after);
             Ok(())
