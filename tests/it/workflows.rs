@@ -246,7 +246,9 @@ fn two_resumes_at_once_both_end_well_and_every_step_runs_once() {
 
 #[test]
 fn cancel_ends_the_agent_and_a_late_result_is_not_committed() {
-    let bed = bed("steps:\n  - {name: slow, agent: bob, prompt: hi}\n  - {name: after, command: [touch, after]}\n");
+    let bed = bed(
+        "steps:\n  - {name: slow, agent: bob, prompt: hi}\n  - {name: after, command: [touch, after]}\n",
+    );
     let gate = Gate::new(&bed, "gate");
     bed.script("bob", &format!("{}; echo late", gate.wait_here(&bed)));
     let going = bed.orch(["run", "w"]).start();
@@ -296,9 +298,10 @@ fn reset_is_refused_while_a_step_is_worked_on_and_else_starts_over_with_the_log_
         after["step_results"]["one"]["output"], "x\n",
         "files begin empty"
     );
-    assert!(bed
-        .read(&format!("logs/{}.jsonl", only_run(&bed)))
-        .starts_with(&log));
+    assert!(
+        bed.read(&format!("logs/{}.jsonl", only_run(&bed)))
+            .starts_with(&log)
+    );
     bed.orch(["audit", "last"]).run().expect(0);
 }
 
@@ -306,7 +309,9 @@ fn reset_is_refused_while_a_step_is_worked_on_and_else_starts_over_with_the_log_
 
 #[test]
 fn a_dry_run_shows_the_steps_and_touches_nothing() {
-    let bed = bed("context: {n: 1}\nsteps:\n  - {name: one, command: [touch, \"made-${context.n}\"]}\n  - {name: two, provider: echo, prompt: \"${steps.one.output}\"}\n");
+    let bed = bed(
+        "context: {n: 1}\nsteps:\n  - {name: one, command: [touch, \"made-${context.n}\"]}\n  - {name: two, provider: echo, prompt: \"${steps.one.output}\"}\n",
+    );
     let before = tree(&bed.root);
     let ran = run(&bed, &["--dry-run", "--context", "n=5"]).expect(0);
     says(&ran.stdout, "made-5");
@@ -318,7 +323,9 @@ fn a_dry_run_shows_the_steps_and_touches_nothing() {
 
 #[test]
 fn context_takes_the_type_of_its_default_and_unknown_keys_are_refused() {
-    let bed = bed("context: {n: 1, on: false, word: a, list: []}\nsteps:\n  - name: one\n    when: {if: 'context.n + 1 == 8 && context.on && context.word == \"7\" && context.list[0] == 3'}\n    command: [\"true\"]\n");
+    let bed = bed(
+        "context: {n: 1, on: false, word: a, list: []}\nsteps:\n  - name: one\n    when: {if: 'context.n + 1 == 8 && context.on && context.word == \"7\" && context.list[0] == 3'}\n    command: [\"true\"]\n",
+    );
     for (pair, told) in [
         ("nn=1", "`n`"),
         ("n=x", "a number"),
@@ -344,7 +351,9 @@ fn context_takes_the_type_of_its_default_and_unknown_keys_are_refused() {
 
 #[test]
 fn an_input_must_match_its_schema() {
-    let bed = bed("input: {schema: specs/schemas/in.json}\nsteps:\n  - {name: one, command: [echo, \"${input.title}\"]}\n");
+    let bed = bed(
+        "input: {schema: specs/schemas/in.json}\nsteps:\n  - {name: one, command: [echo, \"${input.title}\"]}\n",
+    );
     bed.write(
         "specs/schemas/in.json",
         r#"{"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"], "additionalProperties": false}"#,

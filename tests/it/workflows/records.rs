@@ -65,6 +65,9 @@ fn a_changed_byte_in_the_log_is_found_beside_an_intact_state_too() {
     bed.write(&log(&bed), &bytes);
     let ran = bed.orch(["audit", "last"]).run().expect(3);
     says(&format!("{}{}", ran.stdout, ran.stderr), "line 2");
+    let ran = bed.orch(["resume", "last"]).run().expect(3);
+    says(&ran.stderr, "line 2");
+    assert_eq!(counts(&bed), ["one"]);
 }
 
 #[test]
@@ -114,7 +117,9 @@ fn a_changed_copy_of_the_workflow_stops_the_run() {
 
 #[test]
 fn what_a_run_recorded_is_played_back_without_its_agents() {
-    let bed = bed("steps:\n  - {name: one, agent: bob, prompt: \"first ${request}\"}\n  - {name: two, agent: bob, prompt: \"then ${steps.one.output}\"}\n");
+    let bed = bed(
+        "steps:\n  - {name: one, agent: bob, prompt: \"first ${request}\"}\n  - {name: two, agent: bob, prompt: \"then ${steps.one.output}\"}\n",
+    );
     bed.script("bob", "echo x >> ../outside/count; echo \"got: $(cat)\"");
     run(&bed, &["--record", "please"]).expect(0);
     let said = result(&bed, "two")["output"].clone();
@@ -140,7 +145,10 @@ fn the_shipped_handoff_goes_from_the_architect_to_the_engineer() {
         "mkdir -p artifacts/architect; cat > artifacts/architect/system_design.md; echo designed",
     );
     bed.script("engineer", "cat > ../outside/asked.$$; echo built");
-    let ran = bed.orch(["run", "handoff", "a small clock"]).run().expect(0);
+    let ran = bed
+        .orch(["run", "handoff", "a small clock"])
+        .run()
+        .expect(0);
     for line in [
         "[design] design OK -> hand_over",
         "[hand_over] hand_over OK -> build",
@@ -170,4 +178,80 @@ fn the_shipped_handoff_goes_from_the_architect_to_the_engineer() {
     for text in asked {
         says(&text, "artifacts/architect/system_design.md");
     }
+}
+
+#[test]
+fn a_run_that_is_killed_goes_on_and_no_finished_step_runs_again() {
+    let bed = bed(
+        "steps:\n  - {name: one, command: [sh, -c, 'echo one >> ../outside/count']}\n  - {name: slow, agent: bob, prompt: hi}\n  - {name: three, command: [sh, -c, 'echo three >> ../outside/count']}\n",
+    );
+    let mut gate = Gate::new(&bed, "gate");
+    bed.script("bob", &format!("{}; echo done", gate.wait_here(&bed)));
+    let going = bed.orch(["run", "w"]).start();
+    wait_for_started(&bed, 1);
+    going.signal("KILL");
+    assert!(going.wait().was_killed());
+    gate.let_through(2);
+    bed.orch(["resume", "last"]).run().expect(0);
+    assert_eq!(counts(&bed), ["one", "three"]);
+    assert_eq!(result(&bed, "slow")["output"], "done\n");
+    assert_eq!(result(&bed, "slow")["visit"], 1, "a crash is no visit");
+    bed.orch(["audit", "last"]).run().expect(0);
+    bed.assert_nothing_runs();
+}
+
+#[test]
+fn a_run_that_is_asked_to_stop_says_how_to_go_on() {
+    let bed = bed("steps:\n  - {name: slow, agent: bob, prompt: hi}\n");
+    let mut gate = Gate::new(&bed, "gate");
+    bed.script("bob", &format!("{}; echo done", gate.wait_here(&bed)));
+    let going = bed.orch(["run", "w"]).start();
+    wait_for_started(&bed, 1);
+    going.signal("INT");
+    let ran = going.wait().expect(130);
+    says(&ran.stderr, "orch resume ");
+    bed.assert_nothing_runs();
+    assert_eq!(state(&bed)["status"], "running");
+    gate.let_through(1);
+    bed.orch(["resume", "last"]).run().expect(0);
+}
+
+#[test]
+fn a_loop_that_was_stopped_goes_on_with_its_first_unfinished_item() {
+    let bed = bed(
+        "steps:\n  - name: each\n    for_each:\n      items: [a, b, c]\n      as: it\n      steps:\n        - {name: work, agent: bob, prompt: \"${it}\"}\n",
+    );
+    let mut gate = Gate::new(&bed, "gate");
+    bed.script(
+        "bob",
+        &format!("{}; cat; echo x >> ../outside/count", gate.wait_here(&bed)),
+    );
+    gate.let_through(1);
+    let going = bed.orch(["run", "w"]).start();
+    wait_for_started(&bed, 2);
+    going.signal("TERM");
+    going.wait().expect(143);
+    assert_eq!(counts(&bed).len(), 1);
+    gate.let_through(2);
+    bed.orch(["resume", "last"]).run().expect(0);
+    assert_eq!(counts(&bed).len(), 3);
+    let outputs: Vec<Value> = (0..3)
+        .map(|n| result(&bed, "each")[n]["work"]["output"].clone())
+        .collect();
+    assert_eq!(outputs, ["a", "b", "c"]);
+}
+
+#[test]
+fn a_singleton_goes_on_with_its_unfinished_run_and_other_workflows_begin_anew() {
+    let bed = bed(&format!("singleton: true\n{GATED}"));
+    run(&bed, &[]).expect(4);
+    let first = only_run(&bed);
+    run(&bed, &[]).expect(4);
+    assert_eq!(only_run(&bed), first);
+    bed.write("ready", "");
+    let ran = run(&bed, &[]).expect(0);
+    assert_eq!(id(&ran), first);
+    assert_eq!(counts(&bed), ["one", "two"]);
+    run(&bed, &[]).expect(0);
+    assert_eq!(bed.ls("workspace").len(), 2, "what is finished is final");
 }

@@ -6,7 +6,9 @@ use super::*;
 
 #[test]
 fn bad_json_is_retried_with_the_message_in_the_prompt() {
-    let bed = bed("steps:\n  - {name: one, agent: bob, prompt: give JSON, output_capture: json, retries: {max: 2, delay_ms: 1}}\n");
+    let bed = bed(
+        "steps:\n  - {name: one, agent: bob, prompt: give JSON, output_capture: json, retries: {max: 2, delay_ms: 1}}\n",
+    );
     let out = bed.outside.display().to_string();
     bed.script(
         "bob",
@@ -43,7 +45,9 @@ fn json_that_stays_bad_is_exit_code_2_and_allow_parse_error_keeps_the_text() {
 
 #[test]
 fn a_schema_mismatch_is_exit_code_2_and_names_the_json_pointer() {
-    let bed = bed("steps:\n  - {name: one, command: [echo, '{\"a\": {\"b\": \"text\"}}'], output_capture: json, output_schema: specs/schemas/a.json}\n");
+    let bed = bed(
+        "steps:\n  - {name: one, command: [echo, '{\"a\": {\"b\": \"text\"}}'], output_capture: json, output_schema: specs/schemas/a.json}\n",
+    );
     bed.write(
         "specs/schemas/a.json",
         r#"{"properties": {"a": {"properties": {"b": {"type": "integer"}}}}}"#,
@@ -57,7 +61,9 @@ fn a_schema_mismatch_is_exit_code_2_and_names_the_json_pointer() {
 
 #[test]
 fn a_process_that_failed_stays_failed_whatever_it_printed() {
-    let bed = bed("steps:\n  - {name: one, command: [sh, -c, 'echo nope; exit 9'], output_capture: json, allow_parse_error: true}\n");
+    let bed = bed(
+        "steps:\n  - {name: one, command: [sh, -c, 'echo nope; exit 9'], output_capture: json, allow_parse_error: true}\n",
+    );
     run(&bed, &[]).expect(1);
     assert_eq!(result(&bed, "one")["exit_code"], 9);
     assert_eq!(result(&bed, "one")["status"], "failed");
@@ -118,7 +124,9 @@ fn an_undefined_variable_is_exit_code_2_without_a_process_or_a_retry() {
 
 #[test]
 fn a_default_stands_for_what_is_undefined_and_dollars_stay() {
-    let bed = bed("steps:\n  - {name: zero, command: [echo, '{}'], output_capture: json}\n  - {name: one, command: [echo, \"${steps.zero.json.b:-none}\", \"$${x}\", \"$$5\"]}\n");
+    let bed = bed(
+        "steps:\n  - {name: zero, command: [echo, '{}'], output_capture: json}\n  - {name: one, command: [echo, \"${steps.zero.json.b:-none}\", \"$${x}\", \"$$5\"]}\n",
+    );
     run(&bed, &[]).expect(0);
     assert_eq!(result(&bed, "one")["output"], "none ${x} $5\n");
 }
@@ -171,7 +179,10 @@ fn dependencies_are_injected_as_a_list_or_with_their_content() {
         .to_owned();
     assert!(content.starts_with("PROMPT"), "{content}");
     says(&content, "Look here");
-    says(&content, "=== File: docs/b.md (22/22 bytes) ===\ntext of b: ${request}");
+    says(
+        &content,
+        "=== File: docs/b.md (22/22 bytes) ===\ntext of b: ${request}",
+    );
 }
 
 #[test]
@@ -201,16 +212,25 @@ steps:
         "x y <a\nb\nc> {\"a\":[1,{\"b\":\"x y\"}]} a b c\n"
     );
     let big = result(&bed, "big");
-    assert_eq!((&big["status"], &big["exit_code"]), (&json!("failed"), &json!(2)), "{}", big["error"]);
+    assert_eq!(
+        (&big["status"], &big["exit_code"]),
+        (&json!("failed"), &json!(2)),
+        "{}",
+        big["error"]
+    );
 }
 
 #[test]
 fn a_wait_ends_when_the_files_are_there() {
-    let bed = bed("steps:\n  - {name: wait, wait_for: {glob: 'drop/*.txt', timeout_sec: 50, poll_ms: 20, min_count: 2}}\n");
+    let bed = bed(
+        "steps:\n  - {name: wait, wait_for: {glob: 'drop/*.txt', timeout_sec: 50, poll_ms: 20, min_count: 2}}\n",
+    );
     bed.write("drop/a.txt", "");
     let going = bed.orch(["run", "w"]).start();
     wait_for("the wait to begin", || {
-        bed.ls("inbox/orch").iter().any(|name| name.contains("wait"))
+        bed.ls("inbox/orch")
+            .iter()
+            .any(|name| name.contains("wait"))
     });
     bed.write("drop/b.txt", "");
     going.wait().expect(0);
@@ -222,7 +242,9 @@ fn a_wait_ends_when_the_files_are_there() {
 
 #[test]
 fn a_wait_in_vain_is_exit_code_124() {
-    let bed = bed("steps:\n  - {name: wait, wait_for: {glob: 'drop/*.txt', timeout_sec: 1, poll_ms: 50}}\n");
+    let bed = bed(
+        "steps:\n  - {name: wait, wait_for: {glob: 'drop/*.txt', timeout_sec: 1, poll_ms: 50}}\n",
+    );
     run(&bed, &[]).expect(1);
     failed_with(&result(&bed, "wait"), 124, "TimeoutExpired");
     assert_eq!(result(&bed, "wait")["more"]["files"], json!([]));
@@ -364,4 +386,90 @@ fn run_gives_up_after_its_timeout_and_resume_goes_on() {
     bed.write("go", "");
     bed.orch(["resume", "last"]).run().expect(0);
     assert_eq!(state(&bed)["status"], "succeeded");
+}
+
+#[test]
+fn next_rows_are_taken_in_order_and_none_that_holds_blocks() {
+    let bed = bed("context: {n: 1}
+steps:
+  - name: pick
+    command: [echo, '${context.n}']
+    next:
+      - {if: 'output == \"1\\n\"', goto: low, reason: 'n is ${context.n}'}
+      - {if: 'context.n < 5', goto: high}
+  - {name: low, command: [touch, low], next: [{if: 'true', goto: _end}]}
+  - {name: high, command: [touch, high], next: [{if: 'true', goto: _fail}]}
+");
+    let ran = run(&bed, &[]).expect(0);
+    says(&ran.stdout, "[pick] pick OK -> low | n is 1");
+    assert!(bed.has("low") && !bed.has("high"));
+    says(
+        &run(&bed, &["--context", "n=2"]).expect(1).stdout,
+        "[high] high OK -> _fail",
+    );
+    run(&bed, &["--context", "n=9"]).expect(4);
+}
+
+#[test]
+fn a_loop_back_ends_at_its_limit_and_the_state_counts() {
+    let bed = bed("state: {n: 0}
+steps:
+  - name: try
+    command: [sh, -c, 'echo try >> ../outside/count']
+    max_visits: 3
+    on_limit: over
+    next:
+      - {if: 'state.n < 100', goto: try, set: {state.n: 'state.n + 1'}}
+  - {name: over, command: [echo, '${state.n}'], next: [{if: 'true', goto: _end}]}
+");
+    run(&bed, &[]).expect(0);
+    assert_eq!(counts(&bed).len(), 3);
+    assert_eq!(result(&bed, "over")["output"], "3\n");
+    assert_eq!(state(&bed)["visits"]["try"], 3);
+}
+
+#[test]
+fn a_guard_that_errors_blocks_and_names_what_was_missing() {
+    let bed = bed("steps:
+  - {name: one, command: [echo, '{}'], output_capture: json}
+  - name: two
+    when: {if: 'steps.one.json_data.absent == 1'}
+    command: [touch, made]
+");
+    let ran = run(&bed, &[]).expect(4);
+    says(&ran.stderr, "absent");
+    assert!(!bed.has("made"));
+}
+
+#[test]
+fn an_output_file_that_leads_out_of_the_root_by_a_link_is_refused() {
+    let bed = bed("steps:\n  - {name: one, command: [echo, hi], output_file: link/out.txt}\n");
+    std::os::unix::fs::symlink(&bed.outside, bed.root.join("link")).unwrap();
+    run(&bed, &[]).expect(2);
+    failed_with(&result(&bed, "one"), 2, "SafetyViolation");
+    assert!(!bed.outside.join("out.txt").exists());
+}
+
+#[test]
+fn an_output_file_that_cannot_be_written_or_named_fails_its_step() {
+    let bed = bed("strict_flow: false
+steps:
+  - {name: folder, command: [sh, -c, 'echo x >> ../outside/count'], output_file: taken}
+  - {name: json, command: [echo, '{}'], output_capture: json}
+  - {name: undefined, command: [touch, made], output_file: 'out-${steps.json.json.absent}'}
+  - {name: missing, command: [touch, made], output_file: kept, depends_on: {required: [nothing]}}
+");
+    bed.write("taken/file", "");
+    bed.write("kept", "of before");
+    run(&bed, &[]).expect(0);
+    assert_eq!(counts(&bed).len(), 1);
+    assert_eq!(result(&bed, "folder")["exit_code"], 2);
+    failed_with(&result(&bed, "undefined"), 2, "UndefinedVariableError");
+    failed_with(&result(&bed, "missing"), 2, "DependencyNotFoundError");
+    assert!(!bed.has("made"));
+    assert_eq!(
+        bed.read("kept"),
+        "of before",
+        "nothing ran that could replace it"
+    );
 }
