@@ -224,6 +224,23 @@ fn a_run_beside_a_watcher_is_worked_on_by_the_watcher_and_told_here() {
 }
 
 #[test]
+fn whoever_looks_at_a_run_while_it_is_worked_on_sees_it_whole() {
+    let steps: String = (0..25)
+        .map(|n| counted(&format!("s{n}"), "true", "x", ""))
+        .collect();
+    let bed = bed(&format!("steps:\n{steps}"));
+    let _watcher = bed.watch(&[]);
+    let going = bed.orch(["run", "w"]).start();
+    wait_for("the first step", || bed.count_lines("count") > 0);
+    while bed.count_lines("count") < 25 {
+        bed.orch(["show", "last"]).run().expect(0);
+        bed.orch(["status", "last", "--json"]).run().expect(0);
+    }
+    let ran = going.wait().expect(0);
+    assert_eq!(ran.stdout.lines().count(), 27, "{ran:?}");
+}
+
+#[test]
 fn two_resumes_at_once_both_end_well_and_every_step_runs_once() {
     let steps: String = (0..6)
         .map(|n| counted(&format!("s{n}"), "sleep 0.05", "x", ""))
