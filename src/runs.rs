@@ -21,6 +21,7 @@ use crate::error::{Fault, Kind, Result};
 use crate::mailbox::{CLAIMED, Mailbox, TASK, file_name};
 use crate::specs::{self, Folder, Pinned, Recorder, is_inside_specs};
 use crate::state::{Effect, Event, Pending, RunState, RunStatus};
+use crate::steps::unsupported;
 use crate::store::{PATIENCE, RunDir, Spec};
 use crate::task::{AgentName, Header, TaskName, render};
 use crate::workflow::model::{Step, Who};
@@ -71,6 +72,24 @@ pub fn load_workflow(root: &Path, word: &str) -> Result<(Workflow, Spec)> {
     Ok((workflow, spec))
 }
 
+/// Refuses a workflow that this version cannot see through, before a run of it begins.
+///
+/// # Errors
+/// It uses what is not supported yet: every use, with its step and line.
+pub fn refuse_unsupported(workflow: &Workflow) -> Result<()> {
+    let uses = unsupported(workflow);
+    if uses.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "workflow `{}` uses what this version does not support yet\n{}",
+        workflow.name.value,
+        uses.join("\n")
+    );
+    Err(Fault::new(Kind::WorkflowValidationError, message)
+        .hint("take it out of the workflow, or use a newer orch"))
+}
+
 /// Where a workflow's file lies among the files of a run.
 fn spec_path(file: &str) -> String {
     match is_inside_specs(file) {
@@ -107,17 +126,8 @@ pub fn pinned(run: &RunDir) -> Result<Workflow> {
 /// As [`load_workflow`].
 pub fn load_runnable(root: &Path, word: &str) -> Result<(Workflow, Spec)> {
     let (workflow, spec) = load_workflow(root, word)?;
-    let lacking = crate::steps::unsupported(&workflow);
-    if lacking.is_empty() {
-        return Ok((workflow, spec));
-    }
-    let message = format!(
-        "workflow `{}` uses what this version cannot run: {}",
-        workflow.name.value,
-        lacking.join("; ")
-    );
-    Err(Fault::new(Kind::WorkflowValidationError, message)
-        .hint("it can be checked and drawn; running these comes with a later version"))
+    refuse_unsupported(&workflow)?;
+    Ok((workflow, spec))
 }
 
 /// The latest state of a run.
@@ -198,7 +208,11 @@ fn drop_step(mailbox: &Mailbox, run_id: &str, pending: &Pending) -> Result<()> {
     }
 }
 
-fn begun(run: &RunDir, state: RunState) -> Result<RunState> {
+/// A state that has a first event.
+///
+/// # Errors
+/// `StateNotFound` where the run has not begun.
+pub fn begun(run: &RunDir, state: RunState) -> Result<RunState> {
     if state.seq > 0 {
         return Ok(state);
     }

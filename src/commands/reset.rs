@@ -18,7 +18,7 @@ use crate::report::print_line;
 use crate::runs;
 use crate::safety::Dir;
 use crate::state::{Event, Pending};
-use crate::store::RunDir;
+use crate::store::{PATIENCE, RunDir};
 use crate::task::{AgentName, TaskName};
 
 /// Folders deeper than this are not cleared.
@@ -30,7 +30,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::RunWord) -> Result<u8> {
     let mailbox = Mailbox::new(root, Disk::new(Durability::Power));
     let workflow = runs::pinned(&run)?;
     let mut before = Vec::new();
-    let (state, _) = runs::apply_with(&run, &workflow, |state| {
+    runs::apply_with(&run, &workflow, |state| {
         refuse_while_worked_on(&mailbox, run.id(), &state.pending)?;
         before.clone_from(&state.pending);
         clear_folders(&run)?;
@@ -38,7 +38,9 @@ pub(super) fn run(root: Option<&Path>, words: &cli::RunWord) -> Result<u8> {
     })?;
     // What was dropped before is nothing's any more; the new first step has another name.
     cancel_tasks(&mailbox, &before)?;
-    runs::drop_pending(&mailbox, &state)?;
+    let locked = run.lock(PATIENCE)?;
+    runs::drop_pending(&mailbox, &locked.load(&workflow)?)?;
+    drop(locked);
     let id = run.id();
     print_line(&format!(
         "{id} starts over: `orch resume {id}`, or a watcher, goes on"

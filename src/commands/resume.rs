@@ -47,8 +47,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Resume) -> Result<u8> {
         );
     }
     let mut tail = Tail::from_now(&root, &run_id, words.json)?;
-    let state = go_on(&run, &workflow, &root.path)?;
-    runs::drop_pending(&mailbox, &state)?;
+    let state = go_on(&mailbox, &run, &workflow)?;
     if state.status == RunStatus::Blocked {
         tail.print()?;
         match words.json {
@@ -99,21 +98,25 @@ impl<'a> Drive<'a> {
 }
 
 /// Moves a blocked run on, if what it waited for is there now; one that was only interrupted needs
-/// nothing but somebody to work on it.
-pub(super) fn go_on(run: &RunDir, workflow: &Workflow, root: &Path) -> Result<RunState> {
-    let state = runs::load(run, workflow)?;
+/// nothing but somebody to work on it. Its pending steps are in their inboxes then.
+pub(super) fn go_on(mailbox: &Mailbox, run: &RunDir, workflow: &Workflow) -> Result<RunState> {
+    let root = &mailbox.root.path;
+    // One lock for all of it: another that resumes finds the run as it was, or as it goes on.
+    let locked = run.lock(PATIENCE)?;
+    let mut state = runs::begun(run, locked.load(workflow)?)?;
+    locked.verify(workflow)?;
     match state.status {
-        RunStatus::Running => return Ok(state),
-        RunStatus::Blocked => {}
+        RunStatus::Running => {}
+        RunStatus::Blocked => {
+            let exists = |glob: &str| facts::exists(root, glob);
+            let facts = facts::for_resume(workflow, &state, exists);
+            let event = Event::Resumed { facts };
+            (state, _) = locked.apply(workflow, state, &runs::now(), event)?;
+        }
         status => return Err(is_final(run.id(), status, &state)),
     }
-    let exists = |glob: &str| facts::exists(root, glob);
-    let resumed = runs::apply_with(run, workflow, |state| {
-        Ok(Event::Resumed {
-            facts: facts::for_resume(workflow, state, exists),
-        })
-    });
-    resumed.map(|(state, _)| state)
+    runs::drop_pending(mailbox, &state)?;
+    Ok(state)
 }
 
 fn is_final(id: &str, status: RunStatus, state: &RunState) -> Fault {

@@ -36,7 +36,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
     if words.dry_run {
         return outline(&path, &workflow, &order, words.json);
     }
-    runs::load_runnable(&path, &words.workflow)?;
+    runs::refuse_unsupported(&workflow)?;
     let root = Arc::new(Root::open(&path)?);
     let mailbox = Mailbox::new(root.clone(), Disk::new(Durability::Power));
     let runs = Runs::new(root.clone(), Disk::new(Durability::Power));
@@ -46,8 +46,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
             agent = None;
             super::refuse_to_agents("run")?;
             let run = runs.open(&earlier)?;
-            let state = go_on(&run, &runs::pinned(&run)?, &root.path)?;
-            runs::drop_pending(&mailbox, &state)?;
+            go_on(&mailbox, &run, &runs::pinned(&run)?)?;
             eprintln!("{earlier} is of the same input and not finished: it goes on");
             earlier
         }
@@ -138,17 +137,15 @@ impl Order {
         if !workflow.singleton {
             return Ok(None);
         }
+        // As a run keeps it that was given none.
+        let input = self.input.clone().unwrap_or_else(|| json!({}));
         for id in runs.list()?.into_iter().rev() {
             let Ok(state) = runs.open(&id).and_then(|run| run.peek()) else {
                 continue;
             };
-            let input = state
-                .variables
-                .get("input")
-                .filter(|input| !input.is_null());
             if state.workflow_name == workflow.name.value
                 && !state.status.is_final()
-                && input == self.input.as_ref()
+                && state.variables.get("input") == Some(&input)
             {
                 return Ok(Some(id));
             }

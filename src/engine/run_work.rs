@@ -97,11 +97,10 @@ impl Engine {
                 return Ok(worked);
             };
             if tries >= most || !result::retryable(&result, &finished.record) {
-                if let Some(path) = output_file(&scene)? {
-                    let bytes = answer(&finished)?;
-                    result::write_output_file(&self.mailbox.root, &path, &bytes)?;
-                }
-                return Ok(Worked::Result(result, finished));
+                return Ok(match self.write_output_file(&scene, &finished) {
+                    Ok(()) => Worked::Result(result, finished),
+                    Err(fault) => self.invalid(claim, host, pending, attempt, fault, Began::now()),
+                });
             }
             tries += 1;
             attempt += 1;
@@ -122,7 +121,18 @@ impl Engine {
         }
     }
 
-    pub(super) fn retried(&self, host: &Host, task: &str, attempt: u32) -> Result<()> {
+    /// Where nothing ran there is no answer, and an older file stays as it is.
+    fn write_output_file(&self, scene: &Scene<'_>, finished: &Finished) -> Result<()> {
+        if finished.outputs.is_empty() {
+            return Ok(());
+        }
+        match output_file(scene)? {
+            Some(path) => result::write_output_file(&self.mailbox.root, &path, &answer(finished)?),
+            None => Ok(()),
+        }
+    }
+
+    fn retried(&self, host: &Host, task: &str, attempt: u32) -> Result<()> {
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
         let event = Event::Retried {

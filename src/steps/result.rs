@@ -153,7 +153,7 @@ pub fn retryable(result: &StepResult, record: &Record) -> bool {
     if result.status != StepStatus::Failed || ended_by_us || is_invalid_before(record) {
         return false;
     }
-    let bad_output = record.status.is_success() && result.exit_code == INVALID;
+    let bad_output = complaint(result).is_some();
     let passes = kind == Some(Kind::RateLimited);
     bad_output || passes || matches!(result.exit_code, FAILED | TIMEOUT)
 }

@@ -5,6 +5,7 @@
 
 use std::io::{self, Read, Write};
 
+use rustix::fs::FileType;
 use serde::Deserialize;
 
 use super::STATE_FILE;
@@ -74,7 +75,10 @@ fn bytes(dir: &Dir) -> io::Result<Option<Vec<u8>>> {
         }
         other => other?,
     };
-    if !Meta::of_file(&file)?.is_plain() {
+    let meta = Meta::of_file(&file)?;
+    // Without the run's lock it may have been replaced since it was opened: then it has no name.
+    let replaced = meta.kind == FileType::RegularFile && meta.links == 0;
+    if !meta.is_plain() && !replaced {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut bytes = Vec::new();

@@ -177,6 +177,40 @@ impl Locked<'_> {
         Ok(state)
     }
 
+    /// Holds `state.json` against the whole log, which nobody does who only works on.
+    ///
+    /// # Errors
+    /// `StateCorrupted` where the log is not sound, or adds up to something else.
+    pub fn verify(&self, workflow: &Workflow) -> Result<()> {
+        let (Some(cached), Some(log)) = (cache::read(&self.run.dir)?, self.run.open_log()?) else {
+            return Ok(());
+        };
+        let mut state = Some(flow::nothing());
+        let mut same = false;
+        log.each_line(|_, raw| {
+            let before = state.take().unwrap_or_else(flow::nothing);
+            let after = follow(workflow, before, &raw, &log)?;
+            if after.seq == cached.state.seq {
+                same =
+                    serde_json::to_value(&after).ok() == serde_json::to_value(&cached.state).ok();
+            }
+            state = Some(after);
+            Ok(())
+        })?;
+        if same {
+            return Ok(());
+        }
+        let (path, id) = (self.run.dir.path().join(STATE_FILE), &self.run.id);
+        let message = format!(
+            "`{}` is not what the log adds up to at event {}",
+            path.display(),
+            cached.state.seq
+        );
+        Err(Fault::new(Kind::StateCorrupted, message).hint(format!(
+            "`orch audit {id}` names what differs; `orch resume --repair {id}` makes it anew"
+        )))
+    }
+
     /// What the log has beyond a state, walking back from its end; and how many bytes that is.
     fn catch_up(&self, workflow: &Workflow, log: &Log, cached: Cached) -> Result<(RunState, u64)> {
         let mut state = cached.state;

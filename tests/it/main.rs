@@ -20,6 +20,7 @@
 //! - `signals`: watchers that are stopped or killed with agents running
 //! - `strays`: what lies in an inbox and is not a task, and folders that lead elsewhere
 //! - `watchers`: several watchers on one root, and watchers inside agents
+//! - `workflows`: runs as a person starts, stops, resumes and examines them
 
 mod agents;
 mod authors;
@@ -41,3 +42,4 @@ mod shipped;
 mod signals;
 mod strays;
 mod watchers;
+mod workflows;
