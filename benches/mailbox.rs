@@ -1,12 +1,13 @@
-//! How fast the mailbox is: against the limit of this machine, against its peers, and at scale.
+//! How fast the mailbox is: against the limit of this machine, against its peers, at scale, and in
+//! workflows.
 //!
 //! Everything is measured in one run and told as ratios, since a machine is never as fast twice.
 //! Each side starts with a fresh folder in memory. Slow is not broken: the exit code is not 0 only
 //! where a side did not do its work.
 //!
 //! `cargo bench` runs it all; `cargo bench -- latency` only the parts that are named, of
-//! `throughput`, `latency` and `scale`. Nothing is ever installed: peers that are missing are
-//! skipped, and that is said.
+//! `throughput`, `latency`, `scale` and `steps`. Nothing is ever installed: peers that are missing
+//! are skipped, and that is said.
 
 #[path = "mailbox/lab.rs"]
 mod lab;
@@ -16,6 +17,8 @@ mod latency;
 mod peers;
 #[path = "mailbox/scale.rs"]
 mod scale;
+#[path = "mailbox/steps.rs"]
+mod steps;
 #[path = "mailbox/table.rs"]
 mod table;
 #[path = "mailbox/throughput.rs"]
@@ -29,10 +32,11 @@ use lab::{Lab, Result};
 /// A part of the measurements, by its name.
 type Part = (&'static str, fn(&Lab) -> Result<()>);
 
-const PARTS: [Part; 3] = [
+const PARTS: [Part; 4] = [
     ("throughput", throughput::run),
     ("latency", latency::run),
     ("scale", scale::run),
+    ("steps", steps::run),
 ];
 
 fn main() -> ExitCode {
