@@ -14,19 +14,25 @@
 //!   has a dead owner.
 //! - **attempt**: one run of a provider for a task; its output file is the record that there was one.
 //! - **commit**: the instant at which `NAME.json`, the result record, appears.
+//! - **run**: one passage through a workflow; its log is the authority, its state what that adds up to.
 //! - **watcher**: a living `orch watch`, with a lock in `logs/` and a guard process.
 //!
 //! # The map
 //!
 //! Pure, with no file, process, clock or random number: [`task`], [`agent`], [`settings`],
 //! [`provider`], [`record`], [`access`], [`units`], [`suggest`], and [`yaml`], which closes the gaps
-//! of the YAML reader.
+//! of the YAML reader. Of workflows: [`workflow`] reads, checks and draws them, [`expr`] and [`vars`]
+//! are its expressions and variables over a [`scope`], [`output`], [`schema_check`] and [`inject`]
+//! deal with what goes in and out of a step, and [`flow`] decides what happens next: a [`state`] and
+//! an event in, the next state out.
 //!
 //! The shell around it: [`safety`] is the only way from a name to a file under the root; [`disk`]
 //! numbers the points of the order on disk and decides about syncs; [`mailbox`] owns the states of a
 //! task's files; [`registry`] reads what the user wrote in `specs/`; [`process`] starts agents and
 //! leaves nothing of them behind; [`watch`] wakes; [`engine`] brings it together, and [`runtime`]
-//! makes a process a watcher. [`recording`] keeps answers. `sys` holds what neither std nor rustix
+//! makes a process a watcher. [`recording`] keeps answers. For runs, [`specs`] is what lies beside a
+//! workflow, [`store`] keeps log and state, [`steps`] prepares a step, [`runs`] is what commands and
+//! engine share, and [`audit`] proves what happened. `sys` holds what neither std nor rustix
 //! has, and all `unsafe` code; `lock` holds the file locks.
 //!
 //! Speaking: [`cli`] has the words, [`commands`] one file for each, [`report`] how it looks,

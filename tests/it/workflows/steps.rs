@@ -251,22 +251,6 @@ fn a_wait_in_vain_is_exit_code_124() {
 }
 
 #[test]
-#[ignore = "a wait still takes a worker"]
-fn a_wait_holds_no_job_slot() {
-    let bed = bed("steps:
-  - name: both
-    for_each:
-      items: [wait, make]
-      as: what
-      max_parallel: 2
-      steps:
-        - {name: wait, when: {equals: {left: '${what}', right: wait}}, wait_for: {glob: made, timeout_sec: 5, poll_ms: 50}}
-        - {name: make, when: {equals: {left: '${what}', right: make}}, command: [touch, made]}
-");
-    run(&bed, &["--jobs", "1"]).expect(0);
-}
-
-#[test]
 fn a_step_whose_when_is_false_is_skipped() {
     let step = |name: &str, when: &str| counted(name, "true", "x", &format!("    when: {when}\n"));
     let bed = bed(&format!(
