@@ -20,7 +20,7 @@ pub enum Work {
     Wait(Wait),
     /// Asks a person.
     Human(Human),
-    /// Only asks for [`Step::approval`].
+    /// Only asks for the step's approval.
     Approval,
     /// Runs these side by side.
     Parallel(Vec<StepId>),
