@@ -3,7 +3,6 @@
 //! Between the commands and the engine on one side and the store on the other. It decides nothing
 //! about a run (that is `flow`); of tasks it only drops those that a run waits for.
 
-pub mod facts;
 pub mod outline;
 pub mod values;
 
@@ -24,8 +23,8 @@ use crate::state::{Effect, Event, Pending, RunState, RunStatus};
 use crate::steps::unsupported;
 use crate::store::{PATIENCE, RunDir, Spec};
 use crate::task::{AgentName, Header, TaskName, render};
-use crate::workflow::model::{Step, Who};
-use crate::workflow::{self, Cel, Work, Workflow};
+use crate::workflow::model::Step;
+use crate::workflow::{self, Cel, Workflow};
 
 /// The id of a run that begins now: `YYYYMMDDTHHMMSSZ-<workflow>-xxxx`.
 #[must_use]
@@ -220,23 +219,9 @@ pub fn begun(run: &RunDir, state: RunState) -> Result<RunState> {
     Err(Fault::new(Kind::StateNotFound, message).hint("`orch watch` works on what waits"))
 }
 
-/// Whose inbox a step goes through.
-#[must_use]
-pub fn inbox(step: &Step) -> &str {
-    match &step.work {
-        Work::Agent(agent) => match &agent.who {
-            Who::Agent { name, .. } => name.value.as_str(),
-            Who::Provider(provider) => &provider.value,
-        },
-        Work::Command(_) => "shell",
-        Work::Human(_) | Work::Approval => "human",
-        Work::Wait(_) | Work::Parallel(_) | Work::ForEach(_) | Work::Action(_) => "orch",
-    }
-}
-
 /// Every inbox that a run of this workflow goes through: its own at the start, then its steps'.
 #[must_use]
 pub fn inboxes(workflow: &Workflow) -> BTreeSet<&str> {
     let own = std::iter::once(workflow.name.value.as_str());
-    own.chain(workflow.steps.iter().map(inbox)).collect()
+    own.chain(workflow.steps.iter().map(Step::inbox)).collect()
 }

@@ -8,12 +8,14 @@ use super::drive::{Drive, Tail, exit_code, say_blocked};
 use crate::cli;
 use crate::disk::{Disk, Durability};
 use crate::error::{Fault, Kind, Result, exit};
+use crate::flow;
 use crate::mailbox::{CLAIMED, Mailbox, TASK, file_name};
 use crate::report::{clean_line, print_json, print_line};
 use crate::root::Root;
-use crate::runs::{self, facts};
+use crate::runs;
 use crate::runtime;
 use crate::state::{Event, RunState, RunStatus};
+use crate::steps::globs;
 use crate::store::{PATIENCE, RunDir, Runs};
 use crate::task::{AgentName, TaskName};
 use crate::workflow::Workflow;
@@ -108,8 +110,9 @@ pub(super) fn go_on(mailbox: &Mailbox, run: &RunDir, workflow: &Workflow) -> Res
     match state.status {
         RunStatus::Running => {}
         RunStatus::Blocked => {
-            let exists = |glob: &str| facts::exists(root, glob);
-            let facts = facts::for_resume(workflow, &state, exists);
+            let wanted = flow::wanted_on_resume(workflow, &state);
+            let facts = globs::facts(root, &wanted)
+                .map_err(|e| Fault::io("look for files in", root, &e))?;
             let event = Event::Resumed { facts };
             (state, _) = locked.apply(workflow, state, &runs::now(), event)?;
         }

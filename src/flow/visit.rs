@@ -8,7 +8,7 @@ use crate::expr::Expr;
 use crate::scope::Scope;
 use crate::state::{Block, Effect, Pending, RunStatus, Stage, StepResult, StepStatus};
 use crate::vars::{NoOutputs, Text};
-use crate::workflow::model::{Flow, Gate, Step, StepId, Target, When, Who, Work};
+use crate::workflow::model::{Flow, Gate, StepId, Target, When, Work};
 
 impl Run<'_> {
     /// Goes into a step: counted, unless its limit says that it was enough.
@@ -78,7 +78,7 @@ impl Run<'_> {
         let task = format!("{}.{:04}-{name}", self.state.run_id, self.state.tasks);
         self.state.pending.push(Pending {
             task,
-            agent: inbox(step),
+            agent: step.inbox().to_owned(),
             step: name,
             item,
             visit,
@@ -225,19 +225,6 @@ pub(super) struct Gates {
     /// Why the first that does not hold does not.
     pub unmet: Option<String>,
     pub guards: Vec<String>,
-}
-
-/// Whose inbox a step goes through.
-fn inbox(step: &Step) -> String {
-    match &step.work {
-        Work::Agent(agent) => match &agent.who {
-            Who::Agent { name, .. } => name.value.to_string(),
-            Who::Provider(provider) => provider.value.clone(),
-        },
-        Work::Command(_) => "shell".to_owned(),
-        Work::Human(_) | Work::Approval => "human".to_owned(),
-        Work::Wait(_) | Work::Parallel(_) | Work::ForEach(_) | Work::Action(_) => "orch".to_owned(),
-    }
 }
 
 fn interrupted(flow: &Flow) -> Option<Target> {

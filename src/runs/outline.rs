@@ -110,7 +110,7 @@ impl Planned {
             step: step.name.value.clone(),
             phase: step.phase.clone(),
             kind: step.work.kind(),
-            inbox: super::inbox(step).to_owned(),
+            inbox: step.inbox().to_owned(),
             inside,
             does: does(workflow, step, scope),
             needs: needs(step, scope),

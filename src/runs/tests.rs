@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::outline::Outline;
 use super::*;
 use crate::scope::Scope;
-use crate::state::{Block, Event, Facts, RunStatus, Stage};
-use crate::store::tests::{Bed, TEXT, created, workflow};
+use crate::state::{Event, Facts, RunStatus};
+use crate::store::tests::{Bed, TEXT, workflow};
 
 const CONTEXT: &str = "version: \"1\"\nname: w\ncontext: {name: x, most: 3, deep: true, list: [1], map: {a: 1}, any: null}\nsteps:\n  - {name: one, command: [\"echo\", \"${context.name} ${context.most} ${context.deep} ${context.list} ${context.map} ${context.any:-}\"]}\n";
 
@@ -96,81 +96,6 @@ fn an_input_is_held_against_its_schema() {
         fault.message.starts_with("the input does not match"),
         "{fault}"
     );
-}
-
-#[test]
-fn globs_are_looked_up_below_the_root_only() {
-    let temp = tempfile::tempdir().unwrap();
-    let root = temp.path().join("root");
-    for folder in ["a/b/c", "a/.hidden"] {
-        std::fs::create_dir_all(root.join(folder)).unwrap();
-    }
-    for file in ["a/b/x.md", "a/b/c/y.rs", "a/.hidden/z.md"] {
-        std::fs::write(root.join(file), "").unwrap();
-    }
-    std::fs::write(temp.path().join("outside.md"), "").unwrap();
-    std::os::unix::fs::symlink(temp.path(), root.join("link")).unwrap();
-    let inside = root.join("a/b/*.md").display().to_string();
-    for glob in [
-        "a/b/x.md",
-        "a/b/*.md",
-        "a/*/?.md",
-        "**/y.rs",
-        "a/[b]/x.md",
-        "./a/b/x.md",
-        "a/.hidden/*.md",
-        "a/b",
-        &inside,
-    ] {
-        assert!(facts::exists(&root, glob), "{glob}");
-    }
-    for glob in [
-        "a/*.md",
-        "*.md",
-        "**/z.md",
-        "../outside.md",
-        "link/*.md",
-        "link/root/a/*",
-        "/etc/passwd",
-        "a/b/[",
-        "no/*",
-    ] {
-        assert!(!facts::exists(&root, glob), "{glob}");
-    }
-}
-
-#[test]
-fn a_resume_looks_up_what_the_block_asks_for() {
-    let text = "version: \"1\"\nname: w\nsteps:\n  - name: one\n    command: [\"true\"]\n    ensures: [{check: 'exists(\"out/*.md\")', reason: no document}]\n";
-    let workflow = workflow(text);
-    let mut state = flow_state(&workflow);
-    state
-        .step_results
-        .insert("one".to_owned(), json!(crate::store::tests::result("one")));
-    state.blocks.push(Block {
-        step: "one".to_owned(),
-        item: None,
-        stage: Stage::Ensures,
-        reason: "no document".to_owned(),
-    });
-    let mut asked = Vec::new();
-    let facts = facts::for_resume(&workflow, &state, |glob| {
-        asked.push(glob.to_owned());
-        true
-    });
-    assert_eq!(asked, ["out/*.md"]);
-    assert_eq!(
-        facts,
-        Facts {
-            exists: [("out/*.md".to_owned(), true)].into()
-        }
-    );
-}
-
-fn flow_state(workflow: &Workflow) -> RunState {
-    let (state, _) =
-        crate::flow::step(workflow, crate::flow::nothing(), "", &created("x")).unwrap();
-    state
 }
 
 #[test]

@@ -6,27 +6,8 @@
 use super::check_vars::{Moment, Vars, Verdict};
 use super::model::*;
 use super::{MAX_GUARD_BYTES, MAX_GUARD_DEPTH};
+use crate::scope::ROOTS;
 use crate::suggest;
-
-/// What expressions can begin with; the first four only after the step ran.
-const GUARD_ROOTS: &[&str] = &[
-    "output",
-    "exit_code",
-    "status",
-    "error",
-    "steps",
-    "state",
-    "context",
-    "input",
-    "request",
-    "reply",
-    "run",
-    "visits",
-    "approvals",
-    "snapshots",
-    "item",
-    "loop",
-];
 
 impl<'a> Vars<'a, '_> {
     pub(super) fn guard(&mut self, id: StepId, guard: &Text, moment: Moment) {
@@ -81,11 +62,11 @@ impl<'a> Vars<'a, '_> {
                 None,
             ));
         }
-        if Some(root) != item && !GUARD_ROOTS.contains(&root) {
+        if Some(root) != item && !ROOTS.contains(&root) {
             let message = format!("there is no `{root}` for expressions");
-            return Err((message, suggest::hint(root, GUARD_ROOTS)));
+            return Err((message, suggest::hint(root, ROOTS)));
         }
-        if moment == Moment::Before && GUARD_ROOTS[..4].contains(&root) {
+        if moment == Moment::Before && ROOTS[..4].contains(&root) {
             let message = format!("`{root}` has no value before the step has run");
             return Err((message, Some("name the step: `steps.X.output`".to_owned())));
         }

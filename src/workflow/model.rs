@@ -363,6 +363,22 @@ pub enum Capture {
     Json,
 }
 
+impl Step {
+    /// Whose inbox its task goes through.
+    #[must_use]
+    pub fn inbox(&self) -> &str {
+        match &self.work {
+            Work::Agent(agent) => match &agent.who {
+                Who::Agent { name, .. } => name.value.as_str(),
+                Who::Provider(provider) => &provider.value,
+            },
+            Work::Command(_) => "shell",
+            Work::Human(_) | Work::Approval => "human",
+            Work::Wait(_) | Work::Parallel(_) | Work::ForEach(_) | Work::Action(_) => "orch",
+        }
+    }
+}
+
 impl Workflow {
     /// The step of this id.
     ///
