@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::io::{BufRead, BufReader, Lines};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,6 @@ use rustix::time::{ClockId, clock_gettime};
 /// Whatever went wrong: then something is broken.
 pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// The word that turns this program into the one that says when it started.
-pub const STAMP: &str = "--stamp";
 /// The agent whose inbox is used.
 pub const AGENT: &str = "worker";
 
@@ -224,16 +222,6 @@ pub fn now_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
         + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
-
-/// The other life of this program: writes when it started into the fifo, and ends.
-pub fn stamp(fifo: &Path) -> ExitCode {
-    let now = now_ns();
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .open(fifo)
-        .and_then(|mut fifo| fifo.write_all(&now.to_ne_bytes()));
-    ExitCode::from(u8::from(written.is_err()))
 }
 
 /// The middle one.
