@@ -124,7 +124,7 @@ impl Stamps {
 fn show(floor: &[u64], renamed: &[u64], written: &[u64], others: &[(&Peer, Vec<u64>)]) {
     table::heading(
         "drop to start, idle, 200 samples",
-        ["p50 ms", "p99 ms", "of best peer"],
+        ["p50 ms", "p99 ms", "of best queue"],
     );
     let best = others
         .iter()
@@ -134,9 +134,13 @@ fn show(floor: &[u64], renamed: &[u64], written: &[u64], others: &[(&Peer, Vec<u
     let line = |name: &str, samples: &[u64], goal: bool| {
         let (half, most) = (percentile(samples, 50), percentile(samples, 99));
         let share = best.map(|best| half as f64 / best as f64);
-        let goal = share
-            .filter(|_| goal)
-            .map(|share| Goal::at_most(share, 0.5, "half of the best peer's"));
+        let goal = share.filter(|_| goal).map(|share| {
+            Goal::at_most(
+                share,
+                0.5,
+                "half of the best queue's; a loop that claims nothing is left out",
+            )
+        });
         let share = share.map(|share| format!("{share:.2}")).unwrap_or_default();
         table::line(name, [millis(half), millis(most), share], goal);
     };
