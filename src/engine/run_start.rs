@@ -9,11 +9,12 @@ use serde_json::{Map, Value, json};
 
 use super::attempt::Desk;
 use super::{Engine, Notice};
-use crate::error::{Kind, Result};
+use crate::error::{Fault, Kind, Result};
 use crate::mailbox::{Claim, Commit};
 use crate::process::Woken;
 use crate::record::{Record, Status};
 use crate::runs::{self, now, values};
+use crate::specs::is_inside_specs;
 use crate::state::Event;
 use crate::store::{PATIENCE, RunDir, Spec};
 use crate::task::{Header, Task, TaskName};
@@ -113,6 +114,13 @@ impl Engine {
     }
 
     fn wanted_id(&self, word: &str, header: &Header) -> Result<String> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+        // A task names what the user put in `specs/`, never a file of its own choice.
+        if !word.bytes().all(plain) && !is_inside_specs(word) {
+            let message = "`workflow` is neither the name of a workflow nor a path below `specs/`";
+            return Err(Fault::new(Kind::UnknownWorkflow, message)
+                .hint("put the workflow in `specs/` and give its name"));
+        }
         match &header.run {
             Some(id) => TaskName::parse(id).map(|_| id.clone()),
             None => Ok(runs::fresh_id(

@@ -201,3 +201,32 @@ fn a_workflow_that_does_not_check_starts_nothing() {
     assert_eq!(bed.status("bad/go"), "rejected");
     assert_eq!(bed.ls("workspace"), [""; 0]);
 }
+
+#[test]
+fn a_task_names_no_workflow_outside_of_specs() {
+    let bed = Bed::new();
+    std::fs::write(bed.outside.join("w.yaml"), "a secret\n").unwrap();
+    let absolute = bed.outside.join("w.yaml").display().to_string();
+    for (name, word) in [
+        "../outside/w.yaml",
+        "specs/../../outside/w.yaml",
+        &absolute,
+        "/etc/passwd",
+    ]
+    .iter()
+    .enumerate()
+    {
+        bed.drop_task(
+            "five",
+            &format!("t{name}"),
+            format!("---\nworkflow: {word}\n---\nx"),
+        );
+    }
+    drain(&bed, None).expect(1);
+    for name in 0..4 {
+        let record = bed.record(&format!("five/t{name}"));
+        assert_eq!(record["error"]["kind"], "UnknownWorkflow", "{record}");
+        assert!(!record.to_string().contains("secret"), "{record}");
+    }
+    assert_eq!(bed.ls("workspace"), [""; 0]);
+}
