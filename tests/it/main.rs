@@ -13,6 +13,7 @@
 //! - `process`: the process room seen from outside: the guard, descriptors, signals
 //! - `providers`: the real programs, played by scripts: answers, refusals, flags, prompts
 //! - `readme`: what the README shows and lists
+//! - `rules`: the tables of rules in `tests/fixtures/rules/`, each held by tests that there are
 //! - `runs`: workflows through the mailbox, killed anywhere
 //! - `scale`: many tasks: all done, in order, in bounded memory
 //! - `sending`: `send`, `cancel`, `retry`, as a person types them
@@ -35,6 +36,7 @@ mod process;
 mod props;
 mod providers;
 mod readme;
+mod rules;
 mod runs;
 mod scale;
 mod sending;
