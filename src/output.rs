@@ -17,6 +17,8 @@ pub const MAX_LINES: usize = 10_000;
 pub const MAX_LINES_BYTES: usize = 1024 * 1024;
 /// The longest output that is parsed as JSON.
 pub const MAX_JSON_BYTES: usize = 1024 * 1024;
+/// The deepest JSON that is kept: with all that stands around it in a log, it can be read back.
+pub const MAX_JSON_DEPTH: usize = 64;
 /// The exit code of a step whose output is not what was asked for.
 pub const INVALID_OUTPUT: i32 = 2;
 
@@ -175,7 +177,26 @@ fn parse(bytes: &[u8]) -> Result<Value, Fault> {
     if text.trim().is_empty() {
         return Err(bad("it is empty".into()));
     }
-    serde_json::from_str(text).map_err(|error| bad(error.to_string()))
+    let document = serde_json::from_str(text).map_err(|error| bad(error.to_string()))?;
+    match is_deeper(&document, MAX_JSON_DEPTH) {
+        true => Err(bad(format!(
+            "it is nested more than {MAX_JSON_DEPTH} levels deep"
+        ))
+        .hint("print a flatter document")),
+        false => Ok(document),
+    }
+}
+
+/// Whether a document has lists or maps in each other beyond this many levels.
+fn is_deeper(document: &Value, levels: usize) -> bool {
+    let Some(left) = levels.checked_sub(1) else {
+        return document.is_array() || document.is_object();
+    };
+    match document {
+        Value::Array(items) => items.iter().any(|item| is_deeper(item, left)),
+        Value::Object(fields) => fields.values().any(|field| is_deeper(field, left)),
+        _ => false,
+    }
 }
 
 fn check(document: Value, schema: Option<&Schema>) -> Result<Value, Fault> {
@@ -288,14 +309,22 @@ mod tests {
         assert_eq!((good.exit_code(0), good.output.clone()), (0, None));
 
         let deep = "[".repeat(100_000);
+        let nested = |levels| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert_eq!(read(Mode::Json, nested(64).as_bytes()).fault, None);
+        let (nested, maps) = (
+            nested(65),
+            format!("{}1{}", "{\"a\":".repeat(65), "}".repeat(65)),
+        );
         let large = format!("\"{}\"", "x".repeat(MAX_JSON_BYTES));
-        let table: [(&[u8], Kind, &str); 7] = [
+        let table: [(&[u8], Kind, &str); 9] = [
             (b"", Kind::JsonParseError, "empty"),
             (b"{\"a\": }", Kind::JsonParseError, "line 1 column 7"),
             (b"{} {}", Kind::JsonParseError, "trailing"),
             (b"```json\n{}\n```", Kind::JsonParseError, "expected value"),
             (b"\"\xff\"", Kind::JsonParseError, "byte 1 is not UTF-8"),
             (deep.as_bytes(), Kind::JsonParseError, "recursion limit"),
+            (nested.as_bytes(), Kind::JsonParseError, "64 levels deep"),
+            (maps.as_bytes(), Kind::JsonParseError, "64 levels deep"),
             (large.as_bytes(), Kind::OutputTooLargeError, "1048578 bytes"),
         ];
         for (bytes, kind, part) in table {

@@ -17,8 +17,10 @@ use serde_json::{Map, Number, Value};
 use super::names::Need;
 use super::{ExprFault, FaultKind};
 
-/// The deepest JSON that an expression may see or make.
+/// The deepest JSON that an expression may see.
 pub const MAX_DEPTH: usize = 128;
+/// The deepest JSON that an expression may make: what is kept has to be read back.
+pub const MAX_MADE_DEPTH: usize = crate::output::MAX_JSON_DEPTH;
 /// The most values that one evaluation may be given; 64 bytes of text count as one more.
 pub const MAX_VALUES: usize = 1_000_000;
 
@@ -60,7 +62,7 @@ impl Input {
         depth: usize,
     ) -> Result<Box<dyn Val>, ExprFault> {
         if depth > MAX_DEPTH {
-            return Err(too_deep());
+            return Err(too_deep(MAX_DEPTH));
         }
         self.spend(1)?;
         Ok(match value {
@@ -134,8 +136,8 @@ pub(super) fn to_json(value: &Cel) -> Result<Value, ExprFault> {
 }
 
 fn json(value: &Cel, depth: usize) -> Result<Value, ExprFault> {
-    if depth > MAX_DEPTH {
-        return Err(too_deep());
+    if depth > MAX_MADE_DEPTH {
+        return Err(too_deep(MAX_MADE_DEPTH));
     }
     Ok(match value {
         Cel::Null => Value::Null,
@@ -174,7 +176,7 @@ fn no_json(what: &str) -> ExprFault {
     )
 }
 
-fn too_deep() -> ExprFault {
-    let message = format!("a value is nested more than {MAX_DEPTH} levels deep");
+fn too_deep(levels: usize) -> ExprFault {
+    let message = format!("a value is nested more than {levels} levels deep");
     ExprFault::new(FaultKind::Limit, message)
 }

@@ -136,6 +136,14 @@ fn json_that_is_too_deep_or_too_large_is_a_fault() {
         .holds(&Scope::new().with("state", json!({"l": deep, "n": 1})))
         .unwrap_err();
     assert!(fault.message.contains("128 levels"), "{fault:?}");
+    // What is made is kept, and has to be read back.
+    let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    let wrap = |levels| {
+        let scope = Scope::new().with("state", json!({"l": nested(levels)}));
+        Expr::parse("[state.l]").unwrap().eval(&scope)
+    };
+    assert_eq!(wrap(63), Ok(nested(64)));
+    assert!(wrap(64).unwrap_err().message.contains("64 levels"));
 
     let wide = Value::Array(vec![json!(0); MAX_VALUES]);
     let scope = Scope::new().with("state", json!({"l": wide, "n": 1}));

@@ -9,6 +9,8 @@ use crate::yaml::tree::{Content, Node};
 
 /// Where a number may come from.
 const SOURCES: &[&str] = &["context", "input"];
+/// The most names in a path of `set`: with the value at its end, the document can be read back.
+const MAX_SET_WORDS: usize = 32;
 
 impl Loader<'_, '_, '_> {
     pub(super) fn when(&mut self, step: &Node) -> Option<When> {
@@ -145,10 +147,14 @@ impl Loader<'_, '_, '_> {
         for entry in node.map(Node::entries).unwrap_or_default() {
             let path = entry.key.strip_prefix("state.").unwrap_or_default();
             let words: Vec<&str> = path.split('.').collect();
-            if path.is_empty() || words.iter().any(|word| word.is_empty()) {
+            let odd = |word: &&str| word.is_empty() || word.contains(['[', ']', '$', ' ']);
+            if words.iter().any(odd) || words.len() > MAX_SET_WORDS {
                 let message = format!("`{}` is not a path under `state.`", entry.key);
-                self.out
-                    .hinted(entry.place, message, "write it like `state.answers`");
+                self.out.hinted(
+                    entry.place,
+                    message,
+                    "write it like `state.answers.first`: names alone, at most 32",
+                );
                 continue;
             }
             if RESERVED_STATE.contains(&words[0]) {

@@ -91,6 +91,16 @@ fn faults_of_the_flow_have_their_place() {
             "not a path under `state.`",
         ),
         (
+            "next: [{if: 'true', goto: b, set: {'state.x[0]': '1'}}]",
+            64,
+            "not a path under `state.`",
+        ),
+        (
+            "next: [{if: 'true', goto: b, set: {state.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a: '1'}}]",
+            64,
+            "not a path under `state.`",
+        ),
+        (
             "next: [{if: 'true', goto: b, set: {state.metadata.x: '1'}}]",
             64,
             "reserved",
@@ -239,4 +249,57 @@ fn names_are_used_once() {
     let text =
         with("  - {name: a, command: [x]}\n  - {name: b, parallel: [{name: a, command: [x]}]}\n");
     bad(&text, 5, 33, "another step `a` in line 4");
+}
+
+#[test]
+fn unknown_fields_are_named_in_every_map() {
+    let table = [
+        ("when: {equals: {left: a, right: b, x: c}}", "x"),
+        ("when: {iff: 'true'}", "iff"),
+        ("requires: [{check: 'true', x: y}]", "x"),
+        ("ensures: [{chek: 'true'}]", "chek"),
+        ("next: [{if: 'true', goto: b, x: y}]", "x"),
+        ("on: {success: {goto: b, x: y}}", "x"),
+        ("on: {faliure: {goto: b}}", "faliure"),
+        ("retries: {max: 1, x: 1}", "x"),
+        ("depends_on: {requird: [a]}", "requird"),
+        ("depends_on: {inject: {mode: list, x: y}}", "x"),
+        ("max_visits: {from: context.n, default: 1, x: 1}", "x"),
+    ];
+    let named = |text: &str, field: &str| {
+        let shown = checked(text).report.render();
+        let part = format!("unknown field `{field}`");
+        assert!(shown.contains(&part), "{part}: {text}{shown}");
+    };
+    for (fields, field) in table {
+        named(&two(fields), field);
+    }
+    let table = [
+        ("wait_for: {glob: a, x: 1}", "x"),
+        (
+            "for_each: {items: [1], x: 1, steps: [{name: p, command: [x]}]}",
+            "x",
+        ),
+        (
+            "for_each: {items: [1], steps: [{name: p, command: [x], y: 1}]}",
+            "y",
+        ),
+        ("parallel: [{name: p, command: [x], y: 1}]", "y"),
+        (
+            "agent: coder, prompt: x, prompt_transport: {mode: stdin, x: 1}",
+            "x",
+        ),
+        ("agent: human, prompt: x, choises: [a]", "choises"),
+        ("action: load_plan, dir: a, x: 1", "x"),
+    ];
+    for (fields, field) in table {
+        named(&with(&format!("  - {{name: a, {fields}}}\n")), field);
+    }
+    let step = "steps: [{name: a, command: [x]}]\n";
+    for (head, field) in [
+        ("input: {schema: specs/schemas/s.json, x: 1}\n", "x"),
+        ("providers: {p: {command: [x], y: 1}}\n", "y"),
+    ] {
+        named(&format!("version: \"1\"\nname: w\n{head}{step}"), field);
+    }
 }

@@ -18,6 +18,10 @@ fn the_head_is_read() {
     assert!(!workflow.strict_flow && workflow.singleton);
     assert_eq!(workflow.follow_up, workflow.find("a"));
     assert_eq!(workflow.max_transitions, 7);
+    for (written, version) in [("1", Version::V1), ("1.1.1", Version::V1_1_1)] {
+        let text = format!("version: \"{written}\"\nname: w\n{STEP}");
+        assert_eq!(good(&text).workflow.unwrap().version, version);
+    }
     let plain = good(&with("  - {name: a, command: [x]}\n"))
         .workflow
         .unwrap();
@@ -64,6 +68,12 @@ fn faults_of_the_head_have_their_place() {
             3,
             9,
             "`metadata` is reserved",
+        ),
+        (
+            "version: \"1\"\nname: w\nstate: {governance: 1}\n",
+            3,
+            9,
+            "`governance` is reserved",
         ),
         (
             "version: \"1\"\nname: w\non_violation: halt\n",
