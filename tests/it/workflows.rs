@@ -1,5 +1,6 @@
 //! Workflows as a person uses them: `run`, `resume`, `cancel`, `reset`, `audit`, and what steps do.
 
+mod contract;
 mod records;
 mod steps;
 
