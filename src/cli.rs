@@ -38,7 +38,7 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a root: settings, three agents and a workflow to start from, .gitignore
+    /// Make a root: settings, five workflows, their agents and prompts
     Init(Init),
     /// Show all of it on a scratch root, with nothing installed
     Demo(Demo),

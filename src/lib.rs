@@ -32,7 +32,8 @@
 //! leaves nothing of them behind; [`watch`] wakes; [`engine`] brings it together, and [`runtime`]
 //! makes a process a watcher. [`recording`] keeps answers. For runs, [`specs`] is what lies beside a
 //! workflow, [`store`] keeps log and state, [`steps`] prepares a step, [`runs`] is what commands and
-//! engine share, and [`audit`] proves what happened. `sys` holds what neither std nor rustix
+//! engine share, and [`audit`] proves what happened; [`shipped`] are the files of `specs/` that come
+//! with orch. `sys` holds what neither std nor rustix
 //! has, and all `unsafe` code; `lock` holds the file locks.
 //!
 //! Speaking: [`cli`] has the words, [`commands`] one file for each, [`report`] how it looks,
@@ -74,6 +75,7 @@ pub mod safety;
 pub mod schema_check;
 pub mod scope;
 pub mod settings;
+pub mod shipped;
 pub mod specs;
 pub mod state;
 pub mod steps;

@@ -10,21 +10,13 @@ use crate::provider::{self, presets};
 use crate::report::{Paint, clean_line, print};
 use crate::root::RUNTIME_FOLDERS;
 use crate::safety::Dir;
+use crate::shipped;
 use crate::suggest;
 use crate::workflow::schema;
 
 const SETTINGS: &str = include_str!("init/orch.yaml");
 const PROVIDERS: &str = include_str!("init/providers.yaml");
 const GITIGNORE: &str = include_str!("init/gitignore");
-const AGENTS: [(&str, &str); 3] = [
-    ("architect", include_str!("init/architect.md")),
-    ("engineer", include_str!("init/engineer.md")),
-    ("reviewer", include_str!("init/reviewer.md")),
-];
-
-/// The workflows; the ones of this repository, so that there is one text of each.
-const WORKFLOWS: [(&str, &str); 1] = [("handoff.yaml", include_str!("../../specs/handoff.yaml"))];
-
 /// What stands under `dirs` in a root that is on its own.
 const NO_DIRS: &str = "# dirs:\n#   app: {path: ~/src/app}\n# dir: app";
 /// The same for a root inside the project that it works on.
@@ -146,9 +138,12 @@ fn next_lines(path: &Path, provider: &Choice) -> [(String, &'static str); 3] {
     let first = match is_found_from_here(path) {
         true if path.ends_with(".orch") => (
             "ls .orch/specs/agents".to_owned(),
-            "three agents to start from",
+            "the agents of the five workflows",
         ),
-        true => ("ls specs/agents".to_owned(), "three agents to start from"),
+        true => (
+            "ls specs/agents".to_owned(),
+            "the agents of the five workflows",
+        ),
         false => (format!("cd {shown}"), "where orch finds it"),
     };
     let text = if provider.name() == "bash" {
@@ -177,14 +172,16 @@ fn make(path: &Path, provider: &str) -> io::Result<Made> {
         made.file(&dir, "", ".gitkeep", "")?;
     }
     let specs = root.make("specs")?;
-    let agents = specs.make("agents")?;
     let inbox = root.sub("inbox")?;
-    for (agent, text) in AGENTS {
+    for agent in shipped::FIRST_AGENTS {
         inbox.make(agent)?;
-        made.file(&agents, "specs/agents/", &format!("{agent}.md"), text)?;
     }
-    for (file, text) in WORKFLOWS {
-        made.file(&specs, "specs/", file, text)?;
+    for (path, text) in shipped::WORKFLOWS.iter().chain(shipped::PARTS) {
+        let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let mut folders = folders.split('/').filter(|folder| !folder.is_empty());
+        let dir = folders.try_fold(root.sub("specs")?, |dir, folder| dir.make(folder))?;
+        let place = format!("specs/{}", &path[..path.len() - name.len()]);
+        made.file(&dir, &place, name, text)?;
     }
     let schemas = specs.make("schemas")?;
     let schema = schema::text();
@@ -226,9 +223,7 @@ fn settings(path: &Path, provider: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent;
     use crate::settings::Settings;
-    use crate::task::AgentName;
 
     #[test]
     fn the_templates_are_valid_and_show_every_default() {
@@ -240,13 +235,6 @@ mod tests {
         let inside = Settings::parse(&settings(Path::new("/x/.orch"), "echo")).unwrap();
         assert_eq!(inside.dir("project").unwrap().path, "..");
         assert!(provider::parse(PROVIDERS).unwrap().is_empty());
-        for (name, text) in AGENTS {
-            let (agent, notes) = agent::parse(&AgentName::parse(name).unwrap(), text).unwrap();
-            assert!(
-                notes.is_empty() && !agent.system.is_empty(),
-                "{name}: {notes:?}"
-            );
-        }
     }
 
     #[test]
