@@ -71,6 +71,8 @@ points! {
     RunPrompt = "run.prompt",
     /// The output file is made: the record of the attempt.
     RunCreate = "run.create",
+    /// A step's copy of the canonical document is made.
+    RunDocument = "run.document",
     /// The file for stderr is made.
     RunStderr = "run.stderr",
     /// The provider is started.
@@ -129,6 +131,16 @@ points! {
     RunLogMake = "run.log-make",
     /// The names of the run's folder and log are made durable.
     RunMakeSync = "run.make-sync",
+    /// The file of a decision that is about to be locked is made.
+    RunSnapshotCreate = "run.snapshot-create",
+    /// It is written.
+    RunSnapshotWrite = "run.snapshot-write",
+    /// It is made durable.
+    RunSnapshotSync = "run.snapshot-sync",
+    /// It gets its name.
+    RunSnapshotRename = "run.snapshot-rename",
+    /// Its name is made durable.
+    RunSnapshotSyncFolder = "run.snapshot-sync-folder",
     /// An event is appended to a run's log.
     RunLogAppend = "run.log-append",
     /// The event is made durable: it has happened.

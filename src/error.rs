@@ -80,6 +80,7 @@ pub enum Kind {
     Cancelled,
     Interrupted,
     LimitExceeded,
+    ScopeViolation,
     SafetyViolation,
     StateCorrupted,
     NewerVersion,

@@ -20,7 +20,7 @@
 //! # The map
 //!
 //! Pure, with no file, process, clock or random number: [`task`], [`agent`], [`settings`],
-//! [`provider`], [`record`], [`access`], [`units`], [`suggest`], and [`yaml`], which closes the gaps
+//! [`provider`], [`record`], [`access`], [`units`], [`suggest`], [`canonical`], and [`yaml`], which closes the gaps
 //! of the YAML reader. Of workflows: [`workflow`] reads, checks and draws them, [`expr`] and [`vars`]
 //! are its expressions and variables over a [`scope`], [`output`], [`schema_check`] and [`inject`]
 //! deal with what goes in and out of a step, and [`flow`] decides what happens next: a [`state`] and
@@ -51,6 +51,7 @@
 pub mod access;
 pub mod agent;
 pub mod audit;
+pub mod canonical;
 pub mod cli;
 pub mod commands;
 pub mod disk;

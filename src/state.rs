@@ -173,6 +173,29 @@ pub enum Stage {
     Next,
     /// The step was entered too often.
     Limit,
+    /// A task came that the run does not wait for. No step is at fault.
+    Task,
+}
+
+/// What a step changed in the canonical document, by JSON pointer, field by field.
+///
+/// Lists are one value. What two steps change side by side is merged in the order of their commits.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Changes {
+    /// The fields that are new or different, as they are now.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<String, Value>,
+    /// The fields that are gone.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub removed: BTreeSet<String>,
+}
+
+impl Changes {
+    /// Nothing was changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.removed.is_empty()
+    }
 }
 
 /// A loop that is being run, or that failed in the visit that may be resumed.
@@ -357,8 +380,23 @@ pub enum Event {
         task: String,
         /// What it left behind.
         result: Box<StepResult>,
+        /// What it changed in the canonical document.
+        #[serde(default, skip_serializing_if = "Changes::is_empty")]
+        changes: Changes,
         /// What the disk looked like.
         facts: Facts,
+    },
+    /// A task came that the run does not wait for: forged, early, or in the wrong inbox.
+    Intruded {
+        /// In plain words, and which task.
+        fault: Fault,
+    },
+    /// A person corrected the canonical document.
+    Corrected {
+        /// Paths under `state`, without that word, and their values.
+        set: Map<String, Value>,
+        /// Why.
+        note: String,
     },
     /// A person asks to go on.
     Resumed {
@@ -388,6 +426,13 @@ pub enum Effect {
     Run(Pending),
     /// A transition was made: a line for people and the log.
     Checkpoint(Checkpoint),
+    /// A decision is locked: its file must be there before the event is.
+    Lock {
+        /// The name of the snapshot.
+        name: String,
+        /// Its content, in canonical form.
+        text: String,
+    },
     /// The run has come to a halt or an end.
     Ended(RunStatus),
 }

@@ -16,7 +16,7 @@ use crate::error::{Fault, Kind, Result, exit};
 use crate::mailbox::Mailbox;
 use crate::report::print_line;
 use crate::runs;
-use crate::safety::Dir;
+use crate::safety::{Dir, Meta};
 use crate::state::{Event, Pending};
 use crate::store::{PATIENCE, RunDir};
 use crate::task::{AgentName, TaskName};
@@ -69,10 +69,19 @@ fn refuse_while_worked_on(mailbox: &Mailbox, id: &str, pending: &[Pending]) -> R
 /// Empties what the run itself made; the folders stay.
 fn clear_folders(run: &RunDir) -> Result<()> {
     for name in ["files", "snapshots"] {
-        let cleared = run.dir().make(name).and_then(|dir| clear(&dir, MAX_DEPTH));
+        let cleared = make_folder(run.dir(), name).and_then(|dir| clear(&dir, MAX_DEPTH));
         cleared.map_err(|e| Fault::io("empty", run.dir().path().join(name), &e))?;
     }
     Ok(())
+}
+
+/// The folder of this name; what else has the name is removed, and not followed.
+fn make_folder(dir: &Dir, name: &str) -> io::Result<Dir> {
+    let is_other = |meta: Meta| meta.kind != FileType::Directory;
+    if dir.find(name)?.is_some_and(is_other) {
+        dir.remove(name)?;
+    }
+    dir.make(name)
 }
 
 /// Removes everything in a folder. A link is removed and not followed.

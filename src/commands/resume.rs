@@ -107,6 +107,15 @@ pub(super) fn go_on(mailbox: &Mailbox, run: &RunDir, workflow: &Workflow) -> Res
     let locked = run.lock(PATIENCE)?;
     let mut state = runs::begun(run, locked.load(workflow)?)?;
     locked.verify(workflow)?;
+    if !state.status.is_final()
+        && let Err(fault) = locked.check_snapshots(&state)
+    {
+        let stopped = Event::Stopped {
+            fault: fault.clone(),
+        };
+        locked.apply(workflow, state, &runs::now(), stopped)?;
+        return Err(fault);
+    }
     match state.status {
         RunStatus::Running => {}
         RunStatus::Blocked => {

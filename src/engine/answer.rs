@@ -13,6 +13,7 @@ use crate::mailbox::{Answer, Attempt, Claim, Held, OUT, file_name};
 use crate::provider::verdict::Verdict;
 use crate::record::{Record, Status, excerpt};
 use crate::recording::{self, Question, Recording};
+use crate::state::Changes;
 
 impl Engine {
     /// An answer that needs no process.
@@ -25,6 +26,7 @@ impl Engine {
     ) -> io::Result<Tried> {
         let began = Began::now();
         let output = self.mailbox.begin(claim, OUT)?.output;
+        self.lend_document(claim, plan)?;
         let (text, error) = match answer {
             Ok(text) => (text, None),
             Err(fault) => (String::new(), Some(fault)),
@@ -51,6 +53,7 @@ impl Engine {
             record,
             outputs: vec![(OUT, output)],
             next,
+            changes: Changes::default(),
         })))
     }
 

@@ -13,13 +13,14 @@ use super::plan::Plan;
 use super::worker::Finished;
 use crate::disk::{Point, at};
 use crate::error::{Fault, Kind};
-use crate::mailbox::{Attempt, Claim, OUT, PROMPT, RAW, file_name};
+use crate::mailbox::{Attempt, Claim, OUT, PROMPT, RAW, STATE, file_name};
 use crate::process::{Ending, Job, Marker, Runner, SpawnError, Stdin, Wake};
 use crate::provider::invocation::{Invocation, StdinPlan};
 use crate::provider::verdict::Retry;
 use crate::provider::{OutputKind, Provider, ProviderConfig};
 use crate::record::{Record, Status};
 use crate::safety::Dir;
+use crate::state::Changes;
 
 /// The longest wait between two attempts.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(15 * 60);
@@ -149,6 +150,7 @@ impl Engine {
                         record,
                         outputs,
                         next: None,
+                        changes: Changes::default(),
                     })
                 });
                 return Ok(Tried::from(finished));
@@ -201,6 +203,7 @@ impl Engine {
         };
         let attempt = self.mailbox.begin(claim, suffix)?;
         let mut rest = || -> io::Result<(Arc<File>, Stdin)> {
+            self.lend_document(claim, plan)?;
             let stdin = self.stdin(claim, plan, invocation)?;
             at(Point::RunStderr)?;
             let stderr = match desk.spare_stderr.take() {
@@ -218,12 +221,23 @@ impl Engine {
             Ok((stderr, stdin)) => Ok((Files { attempt, stderr }, stdin)),
             Err(e) => {
                 // No attempt took place, so there is to be no trace of one.
-                let _ = claim
-                    .folders
-                    .artifacts
-                    .remove(&file_name(&claim.name, suffix));
+                for suffix in [STATE, suffix] {
+                    let file = file_name(&claim.name, suffix);
+                    let _ = claim.folders.artifacts.remove(&file);
+                }
                 Err(e)
             }
+        }
+    }
+
+    /// Every attempt gets a copy of the document of its own.
+    pub(super) fn lend_document(&self, claim: &Claim, plan: &Plan) -> io::Result<()> {
+        match &plan.document {
+            Some(document) => {
+                at(Point::RunDocument)?;
+                document.write(&claim.folders.artifacts, &claim.name)
+            }
+            None => Ok(()),
         }
     }
 

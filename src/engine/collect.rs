@@ -18,6 +18,7 @@ use crate::provider::ProviderConfig;
 use crate::provider::verdict::{Exit, Observed, Verdict, judge, signal_name};
 use crate::record::{EXCERPT_BYTES, FileEntry, Record, Status, excerpt};
 use crate::safety::Meta;
+use crate::state::Changes;
 
 /// Providers whose answer has to be read whole are read up to here.
 const MOST_PARSED: u64 = 64 << 20;
@@ -75,6 +76,7 @@ impl Engine {
             record,
             outputs,
             next,
+            changes: Changes::default(),
         };
         Ok((finished, verdict))
     }

@@ -15,6 +15,7 @@ mod queue;
 mod recover;
 mod run;
 mod run_start;
+mod run_stop;
 mod run_work;
 mod worker;
 

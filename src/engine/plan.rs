@@ -17,6 +17,7 @@ use crate::provider::invocation::{self, Invocation, Request};
 use crate::registry::{Setup, expand_home};
 use crate::safety::Dir;
 use crate::settings::Settings;
+use crate::steps::document::Document;
 use crate::task::{AgentName, Header, MAX_HOPS, MAX_TASK_BYTES, Task, TaskName, render};
 
 /// How a task will be run.
@@ -40,6 +41,8 @@ pub struct Plan {
     pub as_dropped: bool,
     /// Whether one task at a time works in `dir`.
     pub exclusive: bool,
+    /// The copy of the canonical document that a step of a run gets.
+    pub document: Option<Document>,
 }
 
 /// The rest of a `then:` chain.
@@ -105,6 +108,7 @@ impl Engine {
             task,
             as_dropped: true,
             exclusive: true,
+            document: None,
         })
     }
 

@@ -131,13 +131,22 @@ impl Engine {
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
         let Some(pending) = state.pending(&name).cloned() else {
+            if step_of(&name, &state).is_none() {
+                return Err(self.intrusion(claim, &host, &locked, state));
+            }
             return self.not_pending(claim, &host, &state);
         };
         if pending.agent != claim.folders.agent.as_str() {
-            return Err(forged(&run_id));
+            return Err(self.intrusion(claim, &host, &locked, state));
         }
         if state.status != RunStatus::Running {
             return Ok(Passed::Withdrawn);
+        }
+        if pending.attempts > 0 {
+            locked.clear_uncommitted_snapshots(&state)?;
+        }
+        if let Err(fault) = locked.check_snapshots(&state) {
+            return Err(self.stop(&host, &locked, state, &name, fault));
         }
         let id = host.step(&pending.step)?;
         let facts = self.facts(&host, &state, id, pending.item, Moment::Entering)?;
@@ -146,9 +155,11 @@ impl Engine {
             attempt: pending.attempts + 1,
             facts: facts.clone(),
         };
+        let others = state.pending.clone();
         let (state, effects) = locked.apply(&host.workflow, state, &now(), entered)?;
         drop(locked);
         self.tell(&run_id, &effects);
+        self.end_others_if_stopped(&state, &others, &name);
         let Some(pending) = to_run(&effects) else {
             // Skipped, expanded or blocked: the log says so, and there is nothing to run.
             let record = self.step_record(claim, &run_id, &pending.step, Status::Succeeded, None);
@@ -163,7 +174,7 @@ impl Engine {
                 fault,
                 Began::now(),
             ),
-            None => self.do_work(claim, &host, &state, &pending, &facts, desk)?,
+            None => self.do_work(claim, &host, state, &pending, &facts, desk)?,
         };
         match worked {
             Worked::Result(result, finished) => self.commit_step(&host, &name, *result, finished),
@@ -179,7 +190,7 @@ impl Engine {
         host: &Host,
         name: &str,
         result: StepResult,
-        finished: Box<Finished>,
+        mut finished: Box<Finished>,
     ) -> Result<Passed> {
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
@@ -189,24 +200,32 @@ impl Engine {
         if !ours || state.status.is_final() {
             return Ok(Passed::Lost(Box::new(finished.record)));
         }
+        if let Err(fault) = locked.check_snapshots(&state) {
+            let fault = self.stop(host, &locked, state, name, fault);
+            finished.record.status = Status::Failed;
+            finished.record.error = Some(fault);
+            return Ok(Passed::Recorded(finished));
+        }
         let id = host.step(&result.step_name)?;
         let item = state.pending(name).and_then(|pending| pending.item);
         let facts = self.facts(host, &state, id, item, Moment::Finishing(&result))?;
         let event = Event::Finished {
             task: name.to_owned(),
             result: Box::new(result),
+            changes: std::mem::take(&mut finished.changes),
             facts,
         };
-        let (_, effects) = locked.apply(&host.workflow, state, &now(), event)?;
+        let others = state.pending.clone();
+        let (state, effects) = locked.apply(&host.workflow, state, &now(), event)?;
         drop(locked);
         self.tell(host.run.id(), &effects);
+        self.end_others_if_stopped(&state, &others, name);
         Ok(Passed::Recorded(finished))
     }
 
     /// A task that its run does not wait for: committed before a crash, or nobody's.
     fn not_pending(&self, claim: &Claim, host: &Host, state: &RunState) -> Result<Passed> {
-        let step = step_of(claim.name.as_str(), state);
-        let Some(step) = step else {
+        let Some(step) = step_of(claim.name.as_str(), state) else {
             return Err(forged(host.run.id()));
         };
         let mut record = self.step_record(claim, host.run.id(), &step, Status::Succeeded, None);
@@ -250,7 +269,7 @@ impl Engine {
                     run,
                     status: *status,
                 }),
-                Effect::Run(_) => {}
+                Effect::Run(_) | Effect::Lock { .. } => {}
             }
         }
     }
@@ -312,7 +331,7 @@ fn to_run(effects: &[Effect]) -> Option<Pending> {
     })
 }
 
-fn forged(run: &str) -> Fault {
+pub(super) fn forged(run: &str) -> Fault {
     Fault::new(
         Kind::InvalidTask,
         format!("run `{run}` does not wait for this task"),

@@ -40,7 +40,7 @@ impl Engine {
         &self,
         claim: &mut Claim,
         host: &Host,
-        state: &RunState,
+        mut state: RunState,
         pending: &Pending,
         facts: &Facts,
         desk: &mut Desk,
@@ -63,7 +63,7 @@ impl Engine {
                 run: &host.run,
                 registry: &host.registry,
                 workflow: &host.workflow,
-                state,
+                state: &state,
                 step: id,
                 item: pending.item,
                 facts,
@@ -117,7 +117,7 @@ impl Engine {
             if !self.wait_for_retry(claim, delay, desk) {
                 return Ok(Worked::Stopped(Box::new(finished.record)));
             }
-            self.retried(host, claim.name.as_str(), attempt)?;
+            state = self.retried(host, claim.name.as_str(), attempt)?;
         }
     }
 
@@ -132,7 +132,7 @@ impl Engine {
         }
     }
 
-    fn retried(&self, host: &Host, task: &str, attempt: u32) -> Result<()> {
+    fn retried(&self, host: &Host, task: &str, attempt: u32) -> Result<RunState> {
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
         let event = Event::Retried {
@@ -141,7 +141,7 @@ impl Engine {
         };
         locked
             .apply(&host.workflow, state, &now(), event)
-            .map(|_| ())
+            .map(|(state, _)| state)
     }
 
     /// Runs a process for a step; what passes by itself is tried again as for any task.
@@ -188,6 +188,10 @@ impl Engine {
                         schema,
                     });
                     result.task = Some(target);
+                    if let Some(document) = &plan.document {
+                        let dir = &claim.folders.artifacts;
+                        finished.changes = document.settle(dir, &claim.name, &mut result);
+                    }
                     if result.status == StepStatus::Failed && finished.record.status.is_success() {
                         finished.record.status = Status::Failed;
                         finished.record.error.clone_from(&result.error);

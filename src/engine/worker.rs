@@ -21,6 +21,7 @@ use crate::lock::Locked;
 use crate::mailbox::{Adoption, Claim, Commit, Look, Next, TASK, file_name};
 use crate::process::{Wake, Woken};
 use crate::record::{Record, Status};
+use crate::state::Changes;
 use crate::task::Task;
 
 /// How soon a task that was busy is looked at again; doubled each time, up to [`LATEST`].
@@ -34,6 +35,8 @@ pub(super) struct Finished {
     pub record: Record,
     pub outputs: Vec<(&'static str, Arc<File>)>,
     pub next: Option<Next>,
+    /// What a step of a run changed in the canonical document.
+    pub changes: Changes,
 }
 
 impl Engine {
@@ -412,6 +415,7 @@ impl Finished {
             record,
             outputs: Vec::new(),
             next: None,
+            changes: Changes::default(),
         }
     }
 }

@@ -1,14 +1,16 @@
-//! A step has a result: `ensures`, and then the transition with its `set`, in one commit.
+//! A step has a result: what it changed is merged, then come `ensures`, and then the transition with
+//! its `lock` and `set`, all in one commit.
 
 use serde_json::{Map, Value};
 
 use super::facts::{scope, stored, with_result};
+use super::lock::{Lock, locked};
 use super::visit::{check, filled, gates, shown};
 use super::{Illegal, Run};
 use crate::error::{Fault, Kind};
 use crate::expr::Expr;
 use crate::scope::Scope;
-use crate::state::{Block, Pending, Stage, StepResult, StepStatus};
+use crate::state::{Block, Changes, Pending, Stage, StepResult, StepStatus};
 use crate::workflow::model::{Flow, Level, Row, StepId, Target, Text, Work};
 
 /// Where a result leads, and why.
@@ -17,6 +19,7 @@ pub(super) struct Decision {
     reason: String,
     /// The fields of the document that change, whole.
     set: Map<String, Value>,
+    lock: Option<Lock>,
     guards: Vec<String>,
 }
 
@@ -37,6 +40,7 @@ impl Run<'_> {
         &mut self,
         pending: Pending,
         mut result: StepResult,
+        changes: &Changes,
     ) -> Result<(), Illegal> {
         let id = self.id(&pending.step)?;
         if result.attempt != pending.attempts {
@@ -59,7 +63,10 @@ impl Run<'_> {
             self.fail(fault);
             return Ok(());
         }
-        self.commit(id, pending.item, result);
+        self.merge(id, &result, changes)?;
+        if !self.violated(id, &pending, &result) {
+            self.commit(id, pending.item, result);
+        }
         Ok(())
     }
 
@@ -69,13 +76,18 @@ impl Run<'_> {
         if step.once && result.status == StepStatus::Succeeded {
             self.state.done_once.insert(step.name.value.clone());
         }
+        self.hold(id, item, &result);
+        self.settle(id, item, &result);
+    }
+
+    /// Keeps a result: that of a step that runs beside others, until all are there.
+    pub(super) fn hold(&mut self, id: StepId, item: Option<usize>, result: &StepResult) {
         match self.group_of(id, item) {
             Some(group) => {
-                group.held.insert(step.name.value.clone(), result.clone());
+                group.held.insert(result.step_name.clone(), result.clone());
             }
             None => self.store(id, item, result.clone()),
         }
-        self.settle(id, item, &result);
     }
 
     /// What guards see at a step, with its result if there is one.
@@ -99,8 +111,8 @@ impl Run<'_> {
                 &self.workflow.step(id).ensures,
                 &self.sees(id, item, Some(result)),
             );
-            if let Some(reason) = asked.unmet {
-                return self.halt(id, item, Stage::Ensures, "OK", reason, asked.guards);
+            if let Some(unmet) = asked.unmet {
+                return self.unmet(id, item, Stage::Ensures, "OK", unmet, asked.guards);
             }
         }
         if self.is_in_group(id) {
@@ -131,6 +143,11 @@ impl Run<'_> {
         result: &StepResult,
         decision: Decision,
     ) {
+        if let Some(lock) = decision.lock
+            && let Err(fault) = self.lock(id, lock)
+        {
+            return self.stop(id, word(result), fault, decision.guards);
+        }
         self.state.state.extend(decision.set);
         let failed_item = matches!(decision.outcome, Outcome::Unhandled) && self.is_item(id, item);
         let target = match decision.outcome {
@@ -174,7 +191,7 @@ impl Run<'_> {
         let failed = result.status == StepStatus::Failed;
         let (handler, default) = match &self.workflow.step(id).flow {
             Flow::Rows { failure, rows, .. } => match failure.filter(|_| failed) {
-                None => return self.by_rows(rows, &self.sees(id, item, Some(result))),
+                None => return self.by_rows(rows, result, &self.sees(id, item, Some(result))),
                 handler => (handler, Outcome::Unhandled),
             },
             Flow::Handlers {
@@ -195,28 +212,36 @@ impl Run<'_> {
             outcome: handler.map_or(default, Outcome::Go),
             reason: error.map(|error| error.message.clone()).unwrap_or_default(),
             set: Map::new(),
+            lock: None,
             guards: Vec::new(),
         })
     }
 
     /// The first row that holds; a guard that cannot be evaluated is not false.
-    fn by_rows(&self, rows: &[Row], sees: &Scope<'_>) -> Result<Decision, Stuck> {
+    fn by_rows(
+        &self,
+        rows: &[Row],
+        result: &StepResult,
+        sees: &Scope<'_>,
+    ) -> Result<Decision, Stuck> {
         let mut guards = Vec::new();
         for row in rows {
             let value = check(&row.guard.value, sees);
             guards.push(shown(&row.guard.value, &value));
-            let set = match value {
+            let taken = match value {
                 Ok(false) => continue,
-                Ok(true) => changed(&self.state.state, &row.set, sees),
+                Ok(true) => changed(&self.state.state, &row.set, sees)
+                    .and_then(|set| Ok((set, locked(row, result)?))),
                 Err(reason) => Err(reason),
             };
             let reason = row.reason.as_ref().map(|text| filled(&text.value, sees));
-            return match set {
+            return match taken {
                 Err(reason) => Err(Stuck { reason, guards }),
-                Ok(set) => Ok(Decision {
+                Ok((set, lock)) => Ok(Decision {
                     outcome: Outcome::Go(row.goto),
                     reason: reason.unwrap_or_default(),
                     set,
+                    lock,
                     guards,
                 }),
             };
@@ -306,7 +331,11 @@ fn changed(
 }
 
 /// Puts a value at a path of fields, making the maps on the way.
-fn put(document: &mut Map<String, Value>, path: &str, value: Value) -> Result<(), String> {
+pub(super) fn put(
+    document: &mut Map<String, Value>,
+    path: &str,
+    value: Value,
+) -> Result<(), String> {
     let Some((first, rest)) = path.split_once('.') else {
         document.insert(path.to_owned(), value);
         return Ok(());

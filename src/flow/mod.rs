@@ -6,8 +6,10 @@
 //! Every pair of state and event that is legal stands in [`step`]; everything else is one
 //! [`Illegal`], and changes nothing.
 
+pub mod document;
 mod facts;
 mod finish;
+mod lock;
 mod loops;
 mod number;
 mod resume;
@@ -136,10 +138,17 @@ impl Run<'_> {
                 Ok(())
             }
             // What was started before a block is finished all the same.
-            Event::Finished { task, result, .. } if !status.is_final() => {
+            Event::Finished {
+                task,
+                result,
+                changes,
+                ..
+            } if !status.is_final() => {
                 let pending = self.begun(task)?;
-                self.finished(pending, (**result).clone())
+                self.finished(pending, (**result).clone(), changes)
             }
+            Event::Intruded { fault } if !status.is_final() => self.intruded(fault),
+            Event::Corrected { set, .. } if status == RunStatus::Blocked => self.corrected(set),
             Event::Resumed { .. } if status == RunStatus::Blocked => self.resumed(),
             Event::Cancelled if !status.is_final() => {
                 self.end(RunStatus::Cancelled);
@@ -297,6 +306,13 @@ impl Run<'_> {
                         Stage::Next
                     },
                     reason,
+                });
+            }
+            Target::Stop => {
+                let fault = self.failure_of(from, item, target, reason);
+                self.fail(Fault {
+                    kind: Kind::SafetyViolation,
+                    ..fault
                 });
             }
             Target::Next => self.item_ended(from, item, StepStatus::Succeeded, 0),

@@ -32,6 +32,8 @@ impl Run<'_> {
         let item = block.item;
         let again = !self.workflow.step(id).once;
         match (block.stage, self.stored_result(id, item)) {
+            // What it waits for is pending, as it was.
+            (Stage::Task, _) => {}
             (Stage::Requires, _) => self.drop_task(id, item),
             (Stage::Limit, _) => self.enter(id, item),
             (Stage::Ensures, Some(result)) if again && !self.ensured(id, item, &result) => {

@@ -113,9 +113,9 @@ impl Run<'_> {
         match self.admission(id, item) {
             Admission::Run => self.begin_work(id, pending),
             Admission::Skip(guards) => self.skip(id, &pending, guards),
-            Admission::Refuse(reason, guards) => {
+            Admission::Refuse(unmet, guards) => {
                 self.remove_pending(&pending.task);
-                self.halt(id, item, Stage::Requires, "FAIL", reason, guards);
+                self.unmet(id, item, Stage::Requires, "FAIL", unmet, guards);
             }
         }
         Ok(())
@@ -132,14 +132,41 @@ impl Run<'_> {
             match needed {
                 Ok(true) => {}
                 Ok(false) => return Admission::Skip(guards),
-                Err(why) => return Admission::Refuse(format!("`when`: {why}"), guards),
+                Err(why) => {
+                    let unmet = Unmet {
+                        reason: format!("`when`: {why}"),
+                        stop: false,
+                    };
+                    return Admission::Refuse(unmet, guards);
+                }
             }
         }
         let asked = gates(&step.requires, &sees);
         guards.extend(asked.guards);
         match asked.unmet {
-            Some(reason) => Admission::Refuse(reason, guards),
+            Some(unmet) => Admission::Refuse(unmet, guards),
             None => Admission::Run,
+        }
+    }
+
+    /// A gate that does not hold blocks the run, or stops it where the gate says so.
+    pub(super) fn unmet(
+        &mut self,
+        id: StepId,
+        item: Option<usize>,
+        stage: Stage,
+        word: &str,
+        unmet: Unmet,
+        guards: Vec<String>,
+    ) {
+        match unmet.stop {
+            true => self.stop(
+                id,
+                word,
+                Fault::new(Kind::SafetyViolation, unmet.reason),
+                guards,
+            ),
+            false => self.halt(id, item, stage, word, unmet.reason, guards),
         }
     }
 
@@ -217,14 +244,22 @@ impl Run<'_> {
 enum Admission {
     Run,
     Skip(Vec<String>),
-    Refuse(String, Vec<String>),
+    Refuse(Unmet, Vec<String>),
 }
 
 /// What became of a list of gates.
 pub(super) struct Gates {
-    /// Why the first that does not hold does not.
-    pub unmet: Option<String>,
+    /// The first that does not hold.
+    pub unmet: Option<Unmet>,
     pub guards: Vec<String>,
+}
+
+/// A gate that does not hold.
+pub(super) struct Unmet {
+    /// Why.
+    pub reason: String,
+    /// Whether that stops the run.
+    pub stop: bool,
 }
 
 fn interrupted(flow: &Flow) -> Option<Target> {
@@ -270,14 +305,15 @@ pub(super) fn gates(gates: &[Gate], sees: &Scope<'_>) -> Gates {
             Some(reason) => filled(&reason.value, sees),
             None => format!("`{}` does not hold", gate.check.value),
         };
-        let unmet = match (value, &gate.reason) {
+        let reason = match (value, &gate.reason) {
             (Ok(true), _) => continue,
             (Ok(false), _) => reason,
             (Err(why), Some(_)) => format!("{reason}: {why}"),
             (Err(why), None) => why,
         };
+        let stop = gate.stop;
         return Gates {
-            unmet: Some(unmet),
+            unmet: Some(Unmet { reason, stop }),
             guards,
         };
     }

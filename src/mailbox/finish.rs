@@ -22,6 +22,8 @@ pub const RAW: &str = ".raw";
 pub const ERR: &str = ".err";
 /// What was sent, where it is more than the task's own text.
 pub const PROMPT: &str = ".prompt";
+/// The copy of the canonical document that a step of a run was given.
+pub const STATE: &str = ".state";
 /// The result record.
 pub const RECORD: &str = ".json";
 /// The next task of a chain, before it is dropped.
@@ -32,7 +34,7 @@ const FOREIGN: &str = ".json.foreign";
 
 /// What is set aside together, the record last: while it is there, the rest is known to belong to
 /// a task that was committed.
-pub(super) const RESULTS: [&str; 5] = [OUT, RAW, ERR, PROMPT, RECORD];
+pub(super) const RESULTS: [&str; 6] = [OUT, RAW, ERR, PROMPT, STATE, RECORD];
 
 /// A committed record is at most this large: 8 KiB of output, escaped, and its surroundings.
 const MAX_RECORD_BYTES: u64 = 4 << 20;

@@ -35,7 +35,8 @@ use crate::task::{AgentName, TaskName};
 
 pub use claim::{Adoption, Claim, Held, Look};
 pub use finish::{
-    Attempt, Commit, ERR, NEXT, Next, OUT, PROMPT, RAW, RECORD, Retired, Setback, read_record,
+    Attempt, Commit, ERR, NEXT, Next, OUT, PROMPT, RAW, RECORD, Retired, STATE, Setback,
+    read_record,
 };
 pub use names::{Part, RESULT_SUFFIXES, RETIRED_SUFFIXES};
 pub use peek::{Peek, Place, Retirements, Survey, survey};

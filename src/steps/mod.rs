@@ -4,6 +4,7 @@
 //! answer is read into a result. Nothing here starts a process or changes a run: the only file that
 //! is ever written is a step's `output_file`.
 
+pub mod document;
 pub mod globs;
 mod outputs;
 pub mod paths;

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{outputs::Artifacts, paths, prompt, run, unsupported};
+use super::{document, outputs::Artifacts, paths, prompt, run, unsupported};
 use crate::engine::Plan;
 use crate::error::{Fault, Kind, Result};
 use crate::flow;
+use crate::mailbox::{STATE, file_name};
 use crate::registry::Registry;
 use crate::root::Root;
 use crate::schema_check::Schema;
@@ -157,11 +158,20 @@ impl<'a> View<'a> {
         let Scene {
             workflow, state, ..
         } = *scene;
-        View {
+        let mut view = View {
             scene,
             step: workflow.step(scene.step),
             scope: flow::scope(workflow, state, scene.step, scene.item, scene.facts),
-        }
+        };
+        view.scope.set(document::ASKED_BY, view.state_file());
+        view
+    }
+
+    /// Where the step's copy of the canonical document lies, if it gets one.
+    pub(super) fn state_file(&self) -> String {
+        let (owner, name) = self.scene.mailbox_task;
+        let folder = self.scene.root.artifacts.path().join(owner.as_str());
+        folder.join(file_name(name, STATE)).display().to_string()
     }
 
     fn outputs(&self, whole: bool) -> Artifacts<'_> {

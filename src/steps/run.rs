@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::document::{self, Document};
 use super::prepare::{View, output_file};
 use super::{paths, prompt};
 use crate::agent::Agent;
@@ -58,7 +59,7 @@ pub(super) fn command(view: &View<'_>, command: &[Text]) -> Result<Plan> {
         argv.extend(view.arguments(&text.value)?);
     }
     check_command(&argv)?;
-    let invocation = Invocation {
+    let mut invocation = Invocation {
         shown: argv.clone(),
         argv,
         prompt_sent: String::new(),
@@ -68,6 +69,9 @@ pub(super) fn command(view: &View<'_>, command: &[Text]) -> Result<Plan> {
         set_env: view.step.env.clone(),
         notes: Vec::new(),
     };
+    if document::is_wanted(view.step) {
+        lend_document(view, &mut invocation);
+    }
     let setup = view.scene.registry.command_setup();
     let dir = home(view, &setup.agent)?;
     let task = Task::made(header(view), String::new());
@@ -89,6 +93,11 @@ fn plan(
     invocation: Option<Invocation>,
     dir: Option<Dir>,
 ) -> Result<Plan> {
+    let asks = |invocation: &Invocation| invocation.set_env.contains_key(document::VARIABLE);
+    let document = invocation
+        .as_ref()
+        .map_or_else(|| document::is_wanted(view.step), asks)
+        .then(|| Document::of(view.step, view.scene.state));
     let exclusive = match &view.step.home {
         Home::Dir(_) => true,
         Home::Default => dir.is_some(),
@@ -104,6 +113,7 @@ fn plan(
         chain: None,
         as_dropped: false,
         exclusive,
+        document,
     })
 }
 
@@ -159,7 +169,20 @@ fn called(
         prompt_via: work.transport.as_ref().map(|transport| transport.mode),
     })?;
     invocation.set_env.extend(view.step.env.clone());
+    let lists = [&config.command, &config.args];
+    let mut named = lists.into_iter().flatten();
+    if document::is_wanted(view.step) || named.any(|arg| arg.mentions(document::ASKED_BY)) {
+        lend_document(view, &mut invocation);
+    }
     Ok(invocation)
+}
+
+/// Says where the step's copy of the document lies.
+fn lend_document(view: &View<'_>, invocation: &mut Invocation) {
+    let path = view.state_file();
+    invocation
+        .set_env
+        .insert(document::VARIABLE.to_owned(), path);
 }
 
 /// The provider with the step's own flag before the prompt, where its command does not place it.
@@ -196,6 +219,7 @@ fn placeholders(
         let path = view.readable_path(&view.fill(path)?)?;
         params.insert("INPUT_FILE".to_owned(), path.into());
     }
+    params.insert(document::ASKED_BY.to_owned(), view.state_file().into());
     if let Some(path) = output_file(view.scene)? {
         let path = view.scene.root.path.join(path).display().to_string();
         params.insert("OUTPUT_FILE".to_owned(), path.into());

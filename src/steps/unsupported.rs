@@ -2,7 +2,7 @@
 
 use crate::error::{Fault, Kind, Result};
 use crate::workflow::Workflow;
-use crate::workflow::model::{Flow, Step, Work};
+use crate::workflow::model::{Step, Work};
 
 /// Every use of what this version cannot do, with its step and line, so that a run can be refused
 /// before it begins.
@@ -40,14 +40,6 @@ fn uses(step: &Step) -> Vec<&'static str> {
     }
     if !step.secrets.is_empty() {
         uses.push("`secrets`");
-    }
-    if !step.updates.is_empty() {
-        uses.push("`updates`");
-    }
-    if let Flow::Rows { rows, .. } = &step.flow
-        && rows.iter().any(|row| row.lock.is_some())
-    {
-        uses.push("`lock`");
     }
     uses
 }

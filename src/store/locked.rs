@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::cache::{self, Cached};
 use super::log::{Failed, Line, Log, NO_LINE, Note, Raw, corrupted};
-use super::{LOCK_FILE, RunDir, STATE_FILE, Tail};
+use super::{LOCK_FILE, RunDir, STATE_FILE, Tail, snapshots};
 use crate::error::{Fault, Kind, Result};
 use crate::flow;
 use crate::lock;
@@ -146,6 +146,11 @@ impl Locked<'_> {
             })?;
         self.check_whose(&state, workflow)?;
         let line = draft.finish(&effects)?;
+        for effect in &effects {
+            if let Effect::Lock { name, text } = effect {
+                snapshots::write(&self.run.dir, self.run.disk, name, text)?;
+            }
+        }
         self.append(&mut log, &line)?;
         state.log_head = super::sha256(&line);
         tail.len = log.len();
@@ -155,6 +160,22 @@ impl Locked<'_> {
         self.keep(&state, &mut tail);
         self.run.set_tail(Some(tail));
         Ok((state, effects))
+    }
+
+    /// That every locked decision is as it was locked. Asked before each event that moves a run on.
+    ///
+    /// # Errors
+    /// `SafetyViolation` where one was changed, replaced or removed: then the run is to be stopped.
+    pub fn check_snapshots(&self, state: &RunState) -> Result<()> {
+        snapshots::check(self.run, state)
+    }
+
+    /// Removes the snapshots of a commit that a crash prevented.
+    ///
+    /// # Errors
+    /// Where the folder cannot be read or changed.
+    pub fn clear_uncommitted_snapshots(&self, state: &RunState) -> Result<()> {
+        snapshots::clear_uncommitted(self.run, state)
     }
 
     /// Makes `state.json` anew from the whole log, whatever it says now.

@@ -8,6 +8,7 @@ mod cache;
 mod create;
 mod locked;
 pub mod log;
+mod snapshots;
 mod spec;
 
 #[cfg(test)]
@@ -21,8 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::FileType;
-use sha2::{Digest, Sha256};
 
+pub use crate::canonical::sha256;
 pub use locked::Locked;
 pub use spec::Spec;
 pub(crate) use spec::{manifest, verified};
@@ -275,12 +276,6 @@ impl RunDir {
     fn is_unsynced(&self) -> bool {
         self.unsynced.load(Ordering::Relaxed)
     }
-}
-
-/// The SHA-256 of some bytes, in hex.
-#[must_use]
-pub fn sha256(bytes: &[u8]) -> String {
-    format!("{:x}", Sha256::digest(bytes))
 }
 
 /// Opens a regular file by a path of plain names below a folder; no link on the way is followed.

@@ -199,6 +199,7 @@ fn what_would_not_read_back_is_not_logged() {
     let event = Event::Finished {
         task,
         result: Box::new(bad),
+        changes: Default::default(),
         facts: Facts::default(),
     };
     let refused = bed
@@ -277,6 +278,7 @@ fn with_a_limit_on_files() {
     let event = Event::Finished {
         task,
         result: Box::new(long),
+        changes: Default::default(),
         facts: Facts::default(),
     };
     let failed = bed

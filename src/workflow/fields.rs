@@ -305,6 +305,11 @@ pub(super) static GATE: Object = object(
             Text,
             "What is said if it does not hold; variables are substituted.",
         ),
+        f(
+            "stop",
+            Flag,
+            "true: what does not hold is a hard stop (exit code 2) instead of a block.",
+        ),
     ],
 );
 
@@ -317,7 +322,7 @@ pub(super) static ROW: Object = object(
         f(
             "goto",
             Text,
-            "A step, `_end`, `_fail`, `_block`, or `_next` in a loop body.",
+            "A step, `_end`, `_fail`, `_block`, `_stop`, or `_next` in a loop body.",
         ),
         f(
             "lock",
@@ -364,7 +369,7 @@ static GOTO: Object = object(
     &[f(
         "goto",
         Text,
-        "A step, `_end`, `_fail`, `_block`, or `_next` in a loop body.",
+        "A step, `_end`, `_fail`, `_block`, `_stop`, or `_next` in a loop body.",
     )],
 );
 

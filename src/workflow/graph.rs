@@ -196,7 +196,7 @@ fn with_count(label: &str, taken: u64) -> String {
 
 /// The targets that are not steps and that some line leads to.
 fn ends(lines: &[Line]) -> Vec<Target> {
-    [Target::End, Target::Fail, Target::Block]
+    [Target::End, Target::Fail, Target::Block, Target::Stop]
         .into_iter()
         .filter(|end| lines.iter().any(|line| line.to == *end))
         .collect()
@@ -212,6 +212,7 @@ fn node_id(workflow: &Workflow, from: StepId, target: Target) -> String {
         Target::End => "done".to_owned(),
         Target::Fail => "failed".to_owned(),
         Target::Block => "blocked".to_owned(),
+        Target::Stop => "stopped".to_owned(),
     }
 }
 

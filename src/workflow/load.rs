@@ -265,6 +265,7 @@ impl Loader<'_, '_, '_> {
             "_end" => Some(Target::End),
             "_fail" => Some(Target::Fail),
             "_block" => Some(Target::Block),
+            "_stop" => Some(Target::Stop),
             "_next" if matches!(level, Level::Body(_)) => Some(Target::Next),
             "_next" => {
                 let message = "`_next` is a target only in the body of a loop";
@@ -331,7 +332,7 @@ impl Loader<'_, '_, '_> {
     fn unknown_step(&mut self, what: &str, name: &str, place: Place) {
         let mut known: Vec<&str> = self.outline.names.keys().copied().collect();
         known.sort_unstable();
-        known.extend(["_end", "_fail", "_block", "_next"]);
+        known.extend(["_end", "_fail", "_block", "_stop", "_next"]);
         let near = suggest::suggest(name, known.iter().copied());
         let hint = near.map(|near| format!("did you mean `{near}`?"));
         let message = format!("{what} `{name}` is not a step");

@@ -2,7 +2,7 @@
 //!
 //! Expressions are kept as text; whether they can be read is for the checks.
 
-use super::load::{Loader, RESERVED_STATE, text, texts};
+use super::load::{Loader, RESERVED_STATE, flag, text, texts};
 use super::model::*;
 use crate::units::parse_duration;
 use crate::yaml::tree::{Content, Node};
@@ -50,6 +50,7 @@ impl Loader<'_, '_, '_> {
             Some(Gate {
                 check: item.get("check").and_then(text)?,
                 reason: item.get("reason").and_then(text),
+                stop: flag(item, "stop").unwrap_or(false),
             })
         };
         items.iter().filter_map(gate).collect()

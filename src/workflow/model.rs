@@ -171,6 +171,8 @@ pub struct Gate {
     pub check: Text,
     /// What is said if it does not hold.
     pub reason: Option<Text>,
+    /// Whether that stops the run for good instead of blocking it.
+    pub stop: bool,
 }
 
 /// A gate for a person.
@@ -195,6 +197,8 @@ pub enum Target {
     Fail,
     /// The run is blocked.
     Block,
+    /// The run is stopped for good: a safety violation.
+    Stop,
     /// The item of the loop is done.
     Next,
 }
@@ -450,6 +454,7 @@ impl Workflow {
             Target::End => "_end",
             Target::Fail => "_fail",
             Target::Block => "_block",
+            Target::Stop => "_stop",
             Target::Next => "_next",
         }
     }

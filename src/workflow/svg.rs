@@ -2,7 +2,7 @@
 //!
 //! A step stands one layer below the last step that leads to it, lines that go back left out. Lines
 //! to the next layer go straight down, longer ones along the right edge, those that go back along
-//! the left. What leads to `_fail` and `_block` is written into the box instead of drawn.
+//! the left. What leads to `_fail`, `_block` and `_stop` is written into the box instead of drawn.
 
 use super::graph::{Line, Overlay, is_current, subtitle, visits};
 use super::model::{StepId, Target, Workflow};
@@ -58,7 +58,7 @@ fn boxed(workflow: &Workflow, id: StepId, lines: &[Line], overlay: Option<&Overl
     let step = workflow.step(id);
     let mut rows = vec![cut(&subtitle(workflow, step))];
     for line in lines.iter().filter(|line| line.from == id) {
-        if matches!(line.to, Target::Fail | Target::Block) {
+        if matches!(line.to, Target::Fail | Target::Block | Target::Stop) {
             let why = if line.label.is_empty() {
                 "else"
             } else {

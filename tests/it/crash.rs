@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::harness::{Bed, Ran, names};
 
 /// Points that only another command, or only a signal, passes.
-const ELSEWHERE: [Point; 17] = [
+const ELSEWHERE: [Point; 23] = [
     Point::SubmitCreate,
     Point::SubmitWrite,
     Point::SubmitSync,
@@ -24,6 +24,12 @@ const ELSEWHERE: [Point; 17] = [
     Point::RunSpecSync,
     Point::RunLogMake,
     Point::RunMakeSync,
+    Point::RunDocument,
+    Point::RunSnapshotCreate,
+    Point::RunSnapshotWrite,
+    Point::RunSnapshotSync,
+    Point::RunSnapshotRename,
+    Point::RunSnapshotSyncFolder,
     Point::RunLogAppend,
     Point::RunLogSync,
     Point::RunLogCut,

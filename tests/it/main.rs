@@ -7,6 +7,7 @@
 //! - `bad_input`: tasks, agents and settings that are not valid: rejected, with reason and place
 //! - `chains`: answers that go on: `then`, people, recordings
 //! - `crash`: `kill -9` and I/O errors at every point of the order on disk
+//! - `documents`: locked decisions and the canonical document, and agents that lie
 //! - `dropping`: how tasks come, go and change under our feet: never half, never twice, never lost
 //! - `folders`: folders that are missing, removed, read-only, elsewhere or full
 //! - `power`: power cuts at every point, on a file system of their own (root only)
@@ -28,6 +29,7 @@ mod authors;
 mod bad_input;
 mod chains;
 mod crash;
+mod documents;
 mod dropping;
 mod folders;
 mod harness;

@@ -55,6 +55,7 @@ fn one_item(workflow: &Workflow, state: &mut RunState) -> Duration {
     event = Event::Finished {
         task: pending.task,
         result: Box::new(own),
+        changes: Default::default(),
         facts: Facts::default(),
     };
     entered + asked + apply(workflow, state, &event)

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Fault, Kind};
 use crate::flow::{Illegal, Moment, nothing, step, wanted, wanted_on_resume};
-use crate::state::{Effect, Event, Facts, Pending, RunState, StepResult, StepStatus};
+use crate::state::{Changes, Effect, Event, Facts, Pending, RunState, StepResult, StepStatus};
 use crate::workflow::Workflow;
 use crate::workflow::tests::support::{Disk, Words};
 
@@ -86,10 +86,20 @@ impl Player {
         pending: &Pending,
         result: StepResult,
     ) -> Result<Vec<Effect>, Illegal> {
+        self.finish_with(pending, result, Changes::default())
+    }
+
+    pub fn finish_with(
+        &mut self,
+        pending: &Pending,
+        result: StepResult,
+        changes: Changes,
+    ) -> Result<Vec<Effect>, Illegal> {
         let facts = self.facts(pending, Moment::Finishing(&result));
         self.apply(Event::Finished {
             task: pending.task.clone(),
             result: Box::new(result),
+            changes,
             facts,
         })
     }

@@ -200,6 +200,7 @@ fn illegal(player: &mut Player, seen: &Seen) {
         events.push(Event::Finished {
             task: pending.task.clone(),
             result: Box::new(late),
+            changes: Default::default(),
             facts: Default::default(),
         });
         events.push(Event::Entered {

@@ -1,8 +1,8 @@
 //! Plays `tests/fixtures/flow/*.yaml`: a workflow, and what each event must bring about.
 //!
-//! `do` is `create`, `enter A`, `finish A`, `retry A`, `resume`, `cancel`, `stop` or `reset`; `A[0]`
-//! is the step of an item. `pass A` and `fail A` are an `enter` that runs just that, and a `finish`.
-//! `run`, `says` and `ended` are all the effects; `pending` is the whole list; `see` are values of the
+//! `do` is `create`, `enter A`, `finish A`, `retry A`, `resume`, `cancel`, `stop`, `intrude`, `correct`
+//! or `reset`; `A[0]` is the step of an item. `changes` are those of a `finish`, `set` of a `correct`. `pass A` and `fail A` are an `enter` that runs just that, and a `finish`.
+//! `run`, `says`, `locks` and `ended` are all the effects; `pending` is the whole list; `see` are values of the
 //! state by JSON pointer, where null is also what is not there.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::player::{Player, label, result, workflow};
 use crate::error::{Fault, Kind};
 use crate::flow::Illegal;
-use crate::state::{Effect, Event, Pending, StepResult};
+use crate::state::{Changes, Effect, Event, Pending, StepResult};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,6 +38,13 @@ struct Line {
     lines: Option<Vec<String>>,
     json: Option<Value>,
     attempt: Option<u32>,
+    #[serde(default)]
+    changes: Changes,
+    #[serde(default)]
+    set: Map<String, Value>,
+    /// The snapshots that are to be written, with their text.
+    #[serde(default)]
+    locks: BTreeMap<String, String>,
     #[serde(default)]
     run: Vec<String>,
     #[serde(default)]
@@ -110,7 +117,7 @@ fn perform(
             attempt: pending.attempts + 1,
             task: pending.task,
         }),
-        "finish" => player.finish(&pending, ended(line, &pending, 0)),
+        "finish" => player.finish_with(&pending, ended(line, &pending, 0), line.changes.clone()),
         "pass" => through(player, line, &pending, 0),
         "fail" => through(player, line, &pending, 1),
         "resume" => player.resume(),
@@ -120,6 +127,13 @@ fn perform(
                 line.kind.unwrap_or(Kind::SafetyViolation),
                 "a file was changed",
             ),
+        }),
+        "intrude" => player.apply(Event::Intruded {
+            fault: Fault::new(Kind::ScopeViolation, "a task came"),
+        }),
+        "correct" => player.apply(Event::Corrected {
+            set: line.set.clone(),
+            note: "as agreed".to_owned(),
         }),
         "reset" => player.apply(Event::Reset),
         other => panic!("`do` has no `{other}`"),
@@ -155,7 +169,7 @@ fn through(
     let effects = player.enter(pending)?;
     let begun = find(player, &label(pending), None);
     assert_eq!(effects, [Effect::Run(begun.clone())], "`{}`", line.r#do);
-    player.finish(&begun, ended(line, &begun, code))
+    player.finish_with(&begun, ended(line, &begun, code), line.changes.clone())
 }
 
 fn ended(line: &Line, pending: &Pending, code: i32) -> StepResult {
@@ -192,6 +206,7 @@ fn compare(player: &Player, line: &Line, outcome: Result<Vec<Effect>, Illegal>) 
 fn compare_effects(line: &Line, effects: &[Effect], faults: &mut Vec<String>) {
     let (mut run, mut says, mut ended) = (Vec::new(), Vec::new(), Vec::new());
     let mut guards = Vec::new();
+    let mut locks = BTreeMap::new();
     for effect in effects {
         match effect {
             Effect::Run(pending) => run.push(label(pending)),
@@ -199,11 +214,15 @@ fn compare_effects(line: &Line, effects: &[Effect], faults: &mut Vec<String>) {
                 says.push(checkpoint.to_string());
                 guards.extend(checkpoint.guards.clone());
             }
+            Effect::Lock { name, text } => {
+                locks.insert(name, text);
+            }
             Effect::Ended(status) => ended.push(status.as_str()),
         }
     }
     differ("run", &json!(line.run), &json!(run), faults);
     differ("says", &json!(line.says), &json!(says), faults);
+    differ("locks", &json!(line.locks), &json!(locks), faults);
     differ(
         "ended",
         &json!(line.ended.iter().collect::<Vec<_>>()),

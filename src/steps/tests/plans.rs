@@ -171,20 +171,14 @@ fn what_cannot_be_done_yet_is_listed_and_refused() {
         "{name: fine, command: [x]}\n",
         "{name: s, command: [x], secrets: [KEY]}\n",
         "{name: h, agent: human, prompt: ok}\n",
-        "{name: g, approval: gate}\n",
-        "{name: l, command: [x], output_capture: json, next: [{if: \"true\", goto: _end, lock: d}]}"
+        "{name: g, approval: gate}"
     ));
     let all = unsupported(&bed.workflow).join("\n");
-    for part in [
-        "`s`: `secrets`",
-        "`h`: `agent: human`",
-        "`g`: `approval`",
-        "`l`: `lock`",
-    ] {
+    for part in ["`s`: `secrets`", "`h`: `agent: human`", "`g`: `approval`"] {
         assert!(all.contains(part), "{all}");
     }
-    assert_eq!(all.lines().count(), 4, "{all}");
-    for step in ["s", "h", "g", "l"] {
+    assert_eq!(all.lines().count(), 3, "{all}");
+    for step in ["s", "h", "g"] {
         bed.refused(step, Kind::WorkflowValidationError, "not supported yet");
     }
     bed.plan("fine");

@@ -158,6 +158,7 @@ impl Bed {
             Event::Finished {
                 task,
                 result,
+                changes: Default::default(),
                 facts: Facts::default(),
             },
         )

@@ -1,0 +1,160 @@
+//! The copy of the canonical document that a step gets, and what it made of it.
+//!
+//! It lies beside the step's other artifacts as `NAME.state`, made anew for every attempt; earlier
+//! attempts keep theirs as `NAME~k.state`. What a step may change, and what a change is, is decided
+//! in `flow::document`; here the file is written and read back, and nothing that is found in it is
+//! trusted.
+
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Map, Value};
+
+use crate::error::{Fault, Kind};
+use crate::flow::document::{compare, document, outside, told, violation};
+use crate::mailbox::{STATE, file_name};
+use crate::output::MAX_JSON_BYTES;
+use crate::safety::{Dir, Meta};
+use crate::state::{Changes, RunState, StepResult, StepStatus};
+use crate::steps::result::INVALID;
+use crate::task::TaskName;
+use crate::workflow::model::{Step, Text, Work};
+
+/// By this word a text asks for the document: `${STATE_FILE}` or `$ORCH_STATE_FILE`.
+pub const ASKED_BY: &str = "STATE_FILE";
+/// How deep a document may be nested: it has to fit into an event of the log, and that into a line.
+const MAX_DEPTH: usize = 64;
+/// The variable with its path.
+pub const VARIABLE: &str = "ORCH_STATE_FILE";
+
+/// The copy of the document for one attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    before: Map<String, Value>,
+    step: String,
+    updates: Vec<Text>,
+}
+
+/// Whether a step gets a copy at all: it may change a part, or one of its texts names the file.
+pub(super) fn is_wanted(step: &Step) -> bool {
+    let names = |text: &Text| text.value.contains(ASKED_BY);
+    let by_text = match &step.work {
+        Work::Agent(agent) => {
+            let in_params = |value: &Value| value.to_string().contains(ASKED_BY);
+            agent.prompt.iter().any(names) || agent.params.values().any(in_params)
+        }
+        Work::Command(command) => command.iter().any(names),
+        _ => false,
+    };
+    by_text || !step.updates.is_empty()
+}
+
+impl Document {
+    /// The copy for a step of this run.
+    pub(super) fn of(step: &Step, state: &RunState) -> Document {
+        Document {
+            before: document(state),
+            step: step.name.value.clone(),
+            updates: step.updates.clone(),
+        }
+    }
+
+    /// Puts it into the folder of the step's artifacts, in the place of whatever is there.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn write(&self, dir: &Dir, name: &TaskName) -> io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(&self.before)?;
+        text.push(b'\n');
+        let mut file = dir.create_anew(&file_name(name, STATE))?;
+        file.write_all(&text)?;
+        if self.updates.is_empty() {
+            file.set_permissions(std::fs::Permissions::from_mode(0o444))?;
+        }
+        Ok(())
+    }
+
+    /// What the step changed. One that went beyond its parts, or left something that is no document,
+    /// has failed, and nothing is taken.
+    pub fn settle(&self, dir: &Dir, name: &TaskName, result: &mut StepResult) -> Changes {
+        let succeeded = result.status == StepStatus::Succeeded;
+        let found = self.changes(dir, name, result);
+        match found {
+            Ok(changes) if succeeded => changes,
+            // A process that was ended in the middle may have left half a document.
+            Err(fault) if succeeded || fault.kind == Kind::ScopeViolation => {
+                result.status = StepStatus::Failed;
+                result.exit_code = INVALID;
+                result.error = Some(fault);
+                Changes::default()
+            }
+            _ => Changes::default(),
+        }
+    }
+
+    fn changes(&self, dir: &Dir, name: &TaskName, result: &StepResult) -> Result<Changes, Fault> {
+        let after = self.read(dir, &file_name(name, STATE))?;
+        let mut changes = compare(&self.before, &after);
+        if changes.is_empty()
+            && let Some(output) = &result.json_data
+        {
+            changes = told(&self.before, output, &self.updates);
+        }
+        match outside(&self.step, &changes, &self.updates) {
+            Some(fault) => Err(fault),
+            None => Ok(changes),
+        }
+    }
+
+    fn read(&self, dir: &Dir, file: &str) -> Result<Map<String, Value>, Fault> {
+        let step = &self.step;
+        let shown = dir.path().join(file);
+        match dir.find(file) {
+            Ok(Some(meta)) if meta.is_plain() => {}
+            Ok(None) => {
+                let message = format!("step `{step}` removed the document `{file}`");
+                return Err(violation(message).hint("it may change fields, not take it away"));
+            }
+            Ok(Some(_)) => {
+                let message = format!("step `{step}` put something else in the place of `{file}`");
+                return Err(violation(message).hint("the document is a plain file of one name"));
+            }
+            Err(e) => return Err(Fault::io("look at", shown, &e)),
+        }
+        let mut bytes = Vec::new();
+        let read = dir.open(file).and_then(|open| {
+            // It may have been replaced since it was looked at.
+            match Meta::of_file(&open)?.is_plain() {
+                true => open.take(MAX_JSON_BYTES as u64 + 1).read_to_end(&mut bytes),
+                false => Err(io::Error::other("it is not a plain file")),
+            }
+        });
+        read.map_err(|e| Fault::io("read", &shown, &e))?;
+        if bytes.len() > MAX_JSON_BYTES {
+            let message = format!("step `{step}` left a document of more than 1 MiB");
+            return Err(Fault::new(Kind::OutputTooLargeError, message)
+                .hint("keep what is large in files, and name them in the document"));
+        }
+        let bad = |why: String| {
+            let message = format!("step `{step}` left a document that cannot be read: {why}");
+            Fault::new(Kind::JsonParseError, message)
+                .hint(format!("`{file}` must be one JSON object, as it was"))
+        };
+        let after = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
+        if depth(&after) > MAX_DEPTH {
+            return Err(bad(format!("it is nested more than {MAX_DEPTH} deep")));
+        }
+        match after {
+            Value::Object(after) => Ok(after),
+            _ => Err(bad("it is not an object".to_owned())),
+        }
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => fields.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
