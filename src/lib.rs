@@ -63,6 +63,7 @@ pub mod inject;
 pub mod lock;
 pub mod mailbox;
 pub mod output;
+pub mod plan;
 pub mod process;
 pub mod provider;
 pub mod record;

@@ -1,0 +1,250 @@
+//! A plan: `MASTER_PLAN.md` and its task files, read into data and marked as it gets done.
+//!
+//! Pure: texts in, a [`Plan`] or every fault out, and texts out again where a phase is marked. The
+//! grammar is liberal in how things are written and strict in what they mean; it is described with
+//! an example in `specs/prompts/plan-grammar.md`, which a planner's prompt can carry.
+
+mod ids;
+mod link;
+mod mark;
+mod markdown;
+mod master;
+mod order;
+mod task_file;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Value, json};
+
+pub use mark::mark;
+
+/// The name of the master plan in its folder.
+pub const MASTER: &str = "MASTER_PLAN.md";
+/// No file of a plan is longer than this.
+pub const MAX_FILE_BYTES: usize = 1 << 20;
+/// No plan has more tasks than this.
+pub const MAX_TASKS: usize = 1000;
+
+/// The files of a plan: the master plan and everything beside it that ends in `.md`, by name.
+#[derive(Debug, Clone, Default)]
+pub struct Folder {
+    /// `MASTER_PLAN.md`.
+    pub master: String,
+    /// The others.
+    pub files: BTreeMap<String, String>,
+}
+
+/// Something that is wrong with a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanFault {
+    /// The file.
+    pub file: String,
+    /// The line, from 1; 0 where it is about the whole file.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+impl PlanFault {
+    fn new(file: &str, line: usize, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        PlanFault {
+            file: file.to_owned(),
+            line,
+            message: message.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// As a document.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        json!({"file": self.file, "line": self.line, "message": self.message, "hint": self.hint})
+    }
+}
+
+impl fmt::Display for PlanFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.message)?,
+            line => write!(f, "{}:{line}: {}", self.file, self.message)?,
+        }
+        write!(f, " ({})", self.hint)
+    }
+}
+
+/// How far a task or a phase is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tick {
+    /// Not yet.
+    Open,
+    /// Done.
+    Done,
+    /// Left out, and known to be.
+    Skipped,
+}
+
+impl Tick {
+    /// The word in the document.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Tick::Open => "open",
+            Tick::Done => "done",
+            Tick::Skipped => "skipped",
+        }
+    }
+}
+
+/// A task of a plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Task {
+    /// As the master plan writes it.
+    pub id: String,
+    /// The name of its file.
+    pub file: String,
+    /// What it is.
+    pub title: String,
+    /// The ids of what must be done before.
+    pub depends_on: Vec<String>,
+    /// The ids of what may be done at the same time.
+    pub parallel_with: Vec<String>,
+    /// What it touches.
+    pub files: Vec<String>,
+    /// Whether people have to like it.
+    pub requires_ux_dx_review: bool,
+    /// How far it is.
+    pub tick: Tick,
+}
+
+/// A phase of a plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Phase {
+    /// Its number.
+    pub number: u32,
+    /// What it is.
+    pub title: String,
+    /// How far it is.
+    pub status: Tick,
+    /// Its tasks, by their place in [`Plan::tasks`].
+    pub tasks: Vec<usize>,
+}
+
+/// A plan that holds together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// In the order in which they are worked on.
+    pub phases: Vec<Phase>,
+    /// In the order of the master plan.
+    pub tasks: Vec<Task>,
+}
+
+/// Reads a plan.
+///
+/// # Errors
+/// Every fault that it has.
+pub fn read(folder: &Folder) -> Result<Plan, Vec<PlanFault>> {
+    link::plan(folder)
+}
+
+impl Plan {
+    /// The first phase that is open.
+    #[must_use]
+    pub fn current(&self) -> Option<&Phase> {
+        self.phases.iter().find(|phase| phase.status == Tick::Open)
+    }
+
+    /// How many tasks are done.
+    #[must_use]
+    pub fn done(&self) -> usize {
+        self.tasks.iter().filter(|task| task.tick == Tick::Done).count()
+    }
+
+    /// What was done in an earlier reading of this plan and is not any more.
+    #[must_use]
+    pub fn undone(&self, before: &Value) -> Vec<PlanFault> {
+        let tasks = before["tasks"].as_array().map_or(&[][..], Vec::as_slice);
+        let done = tasks.iter().filter(|task| task["done"] == true);
+        let again = done.filter_map(|task| {
+            let id = task["id"].as_str()?;
+            let now = self.tasks.iter().find(|now| ids::key(&now.id) == ids::key(id))?;
+            (now.tick != Tick::Done).then_some(id)
+        });
+        again
+            .map(|id| {
+                let message = format!("task `{id}` was done and is not any more");
+                let hint = "put its `[x]` back; what is left to do is a new task with an id of its own";
+                PlanFault::new(MASTER, 0, message, hint)
+            })
+            .collect()
+    }
+
+    /// The document `state.plan`; `dir` is the folder, relative to the root.
+    #[must_use]
+    pub fn to_value(&self, dir: &str) -> Value {
+        let id = |place: &usize| json!(self.tasks[*place].id);
+        let phases: Vec<Value> = self
+            .phases
+            .iter()
+            .map(|phase| {
+                json!({
+                    "number": phase.number,
+                    "title": phase.title,
+                    "status": phase.status.as_str(),
+                    "tasks": phase.tasks.iter().map(id).collect::<Vec<_>>(),
+                })
+            })
+            .collect();
+        let tasks = self.tasks.iter().map(|task| task.to_value(dir, &task.depends_on));
+        json!({
+            "dir": dir,
+            "done": self.done(),
+            "total": self.tasks.len(),
+            "phases": phases,
+            "tasks": tasks.collect::<Vec<_>>(),
+            "current": self.current().map(|phase| self.current_value(phase, dir)),
+        })
+    }
+
+    /// The phase to work on, with those of its tasks that are open, each with what of them must be
+    /// done before it: so a loop can go over them.
+    fn current_value(&self, phase: &Phase, dir: &str) -> Value {
+        let open: Vec<usize> = phase
+            .tasks
+            .iter()
+            .copied()
+            .filter(|place| self.tasks[*place].tick == Tick::Open)
+            .collect();
+        let needs = order::needs(&self.tasks, &open);
+        let tasks: Vec<Value> = open
+            .iter()
+            .zip(&needs)
+            .map(|(place, needs)| self.tasks[*place].to_value(dir, needs))
+            .collect();
+        json!({
+            "number": phase.number,
+            "title": phase.title,
+            "status": phase.status.as_str(),
+            "tasks": tasks,
+        })
+    }
+}
+
+impl Task {
+    fn to_value(&self, dir: &str, depends_on: &[String]) -> Value {
+        json!({
+            "id": self.id,
+            "file": format!("{dir}/{}", self.file).trim_start_matches('/'),
+            "title": self.title,
+            "depends_on": depends_on,
+            "parallel_with": self.parallel_with,
+            "files": self.files,
+            "requires_ux_dx_review": self.requires_ux_dx_review,
+            "done": self.tick == Tick::Done,
+        })
+    }
+}
