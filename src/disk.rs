@@ -147,6 +147,12 @@ points! {
     RunLogSync = "run.log-sync",
     /// A torn end of the log is cut.
     RunLogCut = "run.log-cut",
+    /// A file of a plan is written beside the old one.
+    PlanWrite = "plan.write",
+    /// It is made durable, or its name is.
+    PlanSync = "plan.sync",
+    /// It takes the place of the old one.
+    PlanRename = "plan.rename",
     /// The new state is written beside the old one.
     RunStateWrite = "run.state-write",
     /// It takes the place of the old one.

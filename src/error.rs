@@ -66,6 +66,8 @@ pub enum Kind {
     DependencyNotFoundError,
     JsonParseError,
     SchemaError,
+    PlanError,
+    PatchError,
     OutputTooLargeError,
     TimeoutExpired,
     ProviderNotFound,

@@ -23,7 +23,7 @@
 //! [`provider`], [`record`], [`access`], [`units`], [`suggest`], [`canonical`], and [`yaml`], which closes the gaps
 //! of the YAML reader. Of workflows: [`workflow`] reads, checks and draws them, [`expr`] and [`vars`]
 //! are its expressions and variables over a [`scope`], [`output`], [`schema_check`] and [`inject`]
-//! deal with what goes in and out of a step, and [`flow`] decides what happens next: a [`state`] and
+//! deal with what goes in and out of a step, [`plan`] reads plans, and [`flow`] decides what happens next: a [`state`] and
 //! an event in, the next state out.
 //!
 //! The shell around it: [`safety`] is the only way from a name to a file under the root; [`disk`]
@@ -31,8 +31,8 @@
 //! task's files; [`registry`] reads what the user wrote in `specs/`; [`process`] starts agents and
 //! leaves nothing of them behind; [`watch`] wakes; [`engine`] brings it together, and [`runtime`]
 //! makes a process a watcher. [`recording`] keeps answers. For runs, [`specs`] is what lies beside a
-//! workflow, [`store`] keeps log and state, [`steps`] prepares a step, [`runs`] is what commands and
-//! engine share, and [`audit`] proves what happened; [`shipped`] are the files of `specs/` that come
+//! workflow, [`store`] keeps log and state, [`steps`] prepares a step, [`actions`] is what orch does
+//! itself, [`runs`] is what commands and engine share, and [`audit`] proves what happened; [`shipped`] are the files of `specs/` that come
 //! with orch. `sys` holds what neither std nor rustix
 //! has, and all `unsafe` code; `lock` holds the file locks.
 //!
@@ -49,6 +49,7 @@
 //! - Only [`commands`] and [`report`] print.
 
 pub mod access;
+pub mod actions;
 pub mod agent;
 pub mod audit;
 pub mod canonical;

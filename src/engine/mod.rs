@@ -6,6 +6,7 @@
 //!
 //! The engine never prints. What happens goes to a [`Listener`].
 
+mod actions;
 mod answer;
 mod attempt;
 mod collect;

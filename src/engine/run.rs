@@ -208,7 +208,10 @@ impl Engine {
         }
         let id = host.step(&result.step_name)?;
         let item = state.pending(name).and_then(|pending| pending.item);
-        let facts = self.facts(host, &state, id, item, Moment::Finishing(&result))?;
+        // Guards are asked when the document has changed already.
+        let merged = flow::document::merged(&state, &finished.changes);
+        let seen = merged.as_ref().unwrap_or(&state);
+        let facts = self.facts(host, seen, id, item, Moment::Finishing(&result))?;
         let event = Event::Finished {
             task: name.to_owned(),
             result: Box::new(result),

@@ -76,6 +76,7 @@ impl Engine {
                 Ok(Ready::Wait(waiting)) => {
                     self.wait_for_files(claim, host, pending, attempt, &waiting, desk)
                 }
+                Ok(Ready::Act(act)) => self.act(claim, host, &state, pending, attempt, &act),
                 Ok(Ready::Run(plan)) => {
                     let schema = schema(&scene)?;
                     match self.run_plan(
@@ -324,7 +325,7 @@ impl Engine {
     }
 }
 
-fn times(record: &Record) -> Times<'_> {
+pub(super) fn times(record: &Record) -> Times<'_> {
     Times {
         start: &record.start_time,
         end: &record.end_time,

@@ -21,10 +21,12 @@ use serde_json::{Map, Value, json};
 use super::{Illegal, Run, illegal};
 use crate::error::{Fault, Kind};
 use crate::state::{Block, Changes, Pending, RunState, Stage, StepResult, StepStatus};
-use crate::workflow::model::{StepId, Text, Violation};
+use crate::workflow::model::{Action, Step, StepId, Text, Violation, Work};
 
 /// The fields of the document that are orch's own.
 pub const RESERVED: [&str; 2] = ["metadata", "governance"];
+/// Where the plan stands in the document.
+pub const PLAN: &str = "/plan";
 /// How many changes a message names.
 const NAMED: usize = 3;
 /// How much of a path a message shows.
@@ -189,6 +191,34 @@ fn remove(map: &mut Map<String, Value>, keys: &[String]) {
     }
 }
 
+/// The state with these changes, if there are any: what guards see that are asked after the merge.
+#[must_use]
+pub fn merged(state: &RunState, changes: &Changes) -> Option<RunState> {
+    if changes.is_empty() {
+        return None;
+    }
+    let mut state = state.clone();
+    merge(&mut state.state, changes);
+    Some(state)
+}
+
+fn merge(document: &mut Map<String, Value>, changes: &Changes) {
+    let removed = changes.removed.iter();
+    removed.for_each(|path| remove(document, &keys(path)));
+    for (path, value) in &changes.set {
+        put(document, &keys(path), value.clone());
+    }
+}
+
+/// The plan is for the actions that read it to set, and they set nothing else.
+fn is_own_plan(step: &Step, changes: &Changes) -> bool {
+    let reads_plan = matches!(
+        step.work,
+        Work::Action(Action::LoadPlan { .. } | Action::MarkPlan { .. })
+    );
+    reads_plan && changes.removed.is_empty() && changes.set.keys().all(|path| path == PLAN)
+}
+
 impl Run<'_> {
     /// Takes over what a step changed.
     pub(super) fn merge(
@@ -207,17 +237,12 @@ impl Run<'_> {
                 step.name.value
             ));
         }
-        if let Some(fault) = outside(&step.name.value, changes, &step.updates) {
+        if !is_own_plan(step, changes)
+            && let Some(fault) = outside(&step.name.value, changes, &step.updates)
+        {
             return illegal(fault.message);
         }
-        let document = &mut self.state.state;
-        changes
-            .removed
-            .iter()
-            .for_each(|path| remove(document, &keys(path)));
-        for (path, value) in &changes.set {
-            put(document, &keys(path), value.clone());
-        }
+        merge(&mut self.state.state, changes);
         Ok(())
     }
 

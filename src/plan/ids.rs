@@ -94,8 +94,21 @@ pub(super) fn range(text: &str) -> Option<(u32, u32)> {
 pub(super) fn is_none(text: &str) -> bool {
     let text = text.trim().trim_matches(['.', '*', '`', '(', ')', '_']);
     let words = [
-        "", "none", "n/a", "na", "nothing", "null", "nil", "-", "–", "—", "[]", "no", "no one",
-        "no tasks", "independent",
+        "",
+        "none",
+        "n/a",
+        "na",
+        "nothing",
+        "null",
+        "nil",
+        "-",
+        "–",
+        "—",
+        "[]",
+        "no",
+        "no one",
+        "no tasks",
+        "independent",
     ];
     words.contains(&text.to_lowercase().as_str())
 }
@@ -133,15 +146,28 @@ mod tests {
             assert_eq!(of_file(name), expected, "{name}");
         }
         assert!(is_task_file("01-a.md") && is_task_file("task-1.md") && is_task_file("FIX_02.md"));
-        assert!(!is_task_file("NOTES.md") && !is_task_file("01-a.txt") && !is_task_file("phase1.md"));
+        assert!(
+            !is_task_file("NOTES.md") && !is_task_file("01-a.txt") && !is_task_file("phase1.md")
+        );
     }
 
     #[test]
     fn zeros_case_and_dashes_do_not_make_another_id() {
-        for (one, two) in [("1", "001"), ("FIX-01", "fix_1"), ("1.02", "01.2"), ("0", "00")] {
+        for (one, two) in [
+            ("1", "001"),
+            ("FIX-01", "fix_1"),
+            ("1.02", "01.2"),
+            ("0", "00"),
+        ] {
             assert_eq!(key(one), key(two));
         }
-        for (one, two) in [("1", "10"), ("1", "0"), ("1.0", "1"), ("1a", "1"), ("10", "100")] {
+        for (one, two) in [
+            ("1", "10"),
+            ("1", "0"),
+            ("1.0", "1"),
+            ("1a", "1"),
+            ("10", "100"),
+        ] {
             assert_ne!(key(one), key(two), "{one} {two}");
         }
     }

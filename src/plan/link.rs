@@ -28,7 +28,9 @@ pub(super) fn plan(folder: &Folder) -> Result<Plan, Vec<PlanFault>> {
     match faults.is_empty() {
         true => Ok(Plan { phases, tasks }),
         false => {
-            faults.sort_by(|a, b| (a.file != MASTER, &a.file, a.line).cmp(&(b.file != MASTER, &b.file, b.line)));
+            faults.sort_by(|a, b| {
+                (a.file != MASTER, &a.file, a.line).cmp(&(b.file != MASTER, &b.file, b.line))
+            });
             faults.dedup();
             Err(faults)
         }
@@ -36,12 +38,23 @@ pub(super) fn plan(folder: &Folder) -> Result<Plan, Vec<PlanFault>> {
 }
 
 fn too_long(folder: &Folder) -> Vec<PlanFault> {
-    let files = folder.files.iter().map(|(name, text)| (name.as_str(), text));
+    let files = folder
+        .files
+        .iter()
+        .map(|(name, text)| (name.as_str(), text));
     let all = files.chain([(MASTER, &folder.master)]);
     all.filter(|(_, text)| text.len() > MAX_FILE_BYTES)
         .map(|(name, text)| {
-            let message = format!("it is {} bytes long, more than {MAX_FILE_BYTES}", text.len());
-            PlanFault::new(name, 0, message, "a plan names the work; keep its text short")
+            let message = format!(
+                "it is {} bytes long, more than {MAX_FILE_BYTES}",
+                text.len()
+            );
+            PlanFault::new(
+                name,
+                0,
+                message,
+                "a plan names the work; keep its text short",
+            )
         })
         .collect()
 }
@@ -63,24 +76,48 @@ struct Link<'r> {
 }
 
 impl<'r> Link<'r> {
-    fn fault(&mut self, file: &str, line: usize, message: impl Into<String>, hint: impl Into<String>) {
+    fn fault(
+        &mut self,
+        file: &str,
+        line: usize,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
         self.faults.push(PlanFault::new(file, line, message, hint));
     }
 
     fn numbers(&mut self, phases: &[RawPhase]) {
         if phases.is_empty() {
-            self.fault(MASTER, 0, "it has no phase", "begin each with a heading such as `## Phase 1: Foundations`");
+            self.fault(
+                MASTER,
+                0,
+                "it has no phase",
+                "begin each with a heading such as `## Phase 1: Foundations`",
+            );
         }
         for pair in phases.windows(2) {
             if pair[1].number <= pair[0].number {
-                let message = format!("phase {} comes after phase {}", pair[1].number, pair[0].number);
-                self.fault(MASTER, pair[1].line, message, "number the phases upwards, each once");
+                let message = format!(
+                    "phase {} comes after phase {}",
+                    pair[1].number, pair[0].number
+                );
+                self.fault(
+                    MASTER,
+                    pair[1].line,
+                    message,
+                    "number the phases upwards, each once",
+                );
             }
         }
         for phase in phases {
             if phase.tasks.is_empty() {
                 let message = format!("phase {} has no task", phase.number);
-                self.fault(MASTER, phase.line, message, "write `- [ ] 01: what it is (`01-name.md`)` for each, or take the phase out");
+                self.fault(
+                    MASTER,
+                    phase.line,
+                    message,
+                    "write `- [ ] 01: what it is (`01-name.md`)` for each, or take the phase out",
+                );
             }
         }
         let count: usize = phases.iter().map(|phase| phase.tasks.len()).sum();
@@ -92,10 +129,17 @@ impl<'r> Link<'r> {
 
     fn collect(&mut self, phases: &'r [RawPhase]) {
         let mut taken: BTreeMap<String, String> = BTreeMap::new();
-        for (phase, raw) in phases.iter().enumerate().flat_map(|(place, phase)| phase.tasks.iter().map(move |raw| (place, raw))) {
+        for (phase, raw) in phases
+            .iter()
+            .enumerate()
+            .flat_map(|(place, phase)| phase.tasks.iter().map(move |raw| (place, raw)))
+        {
             let key = ids::key(&raw.id);
             if let Some(first) = self.by_key.get(&key) {
-                let message = format!("task `{}` is listed twice, in line {} too", raw.id, self.listed[*first].raw.line);
+                let message = format!(
+                    "task `{}` is listed twice, in line {} too",
+                    raw.id, self.listed[*first].raw.line
+                );
                 self.fault(MASTER, raw.line, message, "give each task an id of its own");
             }
             self.by_key.entry(key).or_insert(self.listed.len());
@@ -108,10 +152,18 @@ impl<'r> Link<'r> {
                 && let Some(other) = taken.insert(name.clone(), raw.id.clone())
                 && ids::key(&other) != ids::key(&raw.id)
             {
-                let message = format!("tasks `{other}` and `{}` have the same file `{name}`", raw.id);
+                let message = format!(
+                    "tasks `{other}` and `{}` have the same file `{name}`",
+                    raw.id
+                );
                 self.fault(MASTER, raw.line, message, "each task has a file of its own");
             }
-            self.listed.push(Listed { phase, raw, file, meta });
+            self.listed.push(Listed {
+                phase,
+                raw,
+                file,
+                meta,
+            });
         }
     }
 
@@ -119,8 +171,16 @@ impl<'r> Link<'r> {
     fn file_of(&mut self, raw: &RawTask) -> Option<String> {
         if let Some(written) = &raw.file {
             if written.starts_with('/') || written.split('/').any(|part| part == "..") {
-                let message = format!("the file `{written}` of task `{}` leads out of the plan's folder", raw.id);
-                self.fault(MASTER, raw.line, message, "name the file alone; it lies beside the master plan");
+                let message = format!(
+                    "the file `{written}` of task `{}` leads out of the plan's folder",
+                    raw.id
+                );
+                self.fault(
+                    MASTER,
+                    raw.line,
+                    message,
+                    "name the file alone; it lies beside the master plan",
+                );
                 return None;
             }
             let name = written.rsplit('/').next().unwrap_or(written);
@@ -128,7 +188,12 @@ impl<'r> Link<'r> {
                 return Some(name.to_owned());
             }
             let message = format!("task `{}` has no file `{name}`", raw.id);
-            self.fault(MASTER, raw.line, message, "write that file, with the task's metadata");
+            self.fault(
+                MASTER,
+                raw.line,
+                message,
+                "write that file, with the task's metadata",
+            );
             return None;
         }
         let key = ids::key(&raw.id);
@@ -138,13 +203,21 @@ impl<'r> Link<'r> {
             (Some(name), None) => Some(name),
             (None, _) => {
                 let message = format!("task `{}` has no file", raw.id);
-                let hint = format!("write `{}-name.md` beside the master plan, and name it in the task's line", raw.id);
+                let hint = format!(
+                    "write `{}-name.md` beside the master plan, and name it in the task's line",
+                    raw.id
+                );
                 self.fault(MASTER, raw.line, message, hint);
                 None
             }
             (Some(one), Some(two)) => {
                 let message = format!("task `{}` may be `{one}` or `{two}`", raw.id);
-                self.fault(MASTER, raw.line, message, "name the file in the task's line");
+                self.fault(
+                    MASTER,
+                    raw.line,
+                    message,
+                    "name the file in the task's line",
+                );
                 None
             }
         }
@@ -157,13 +230,21 @@ impl<'r> Link<'r> {
         if let Some((line, Some(id), _)) = &meta.heading
             && ids::key(id) != ids::key(&raw.id)
         {
-            let message = format!("it says that it is task `{id}`, and the plan lists it as `{}`", raw.id);
+            let message = format!(
+                "it says that it is task `{id}`, and the plan lists it as `{}`",
+                raw.id
+            );
             self.fault(name, *line, message, "make the two the same");
         }
         for (line, path) in &meta.files {
             if escapes(path) {
                 let message = format!("`{path}` is not a path inside the work");
-                self.fault(name, *line, message, "write it relative to the work's folder, without `..`");
+                self.fault(
+                    name,
+                    *line,
+                    message,
+                    "write it relative to the work's folder, without `..`",
+                );
             }
         }
         meta
@@ -171,10 +252,20 @@ impl<'r> Link<'r> {
 
     /// Files that look like a task's and belong to none.
     fn orphans(&mut self) {
-        let listed: BTreeSet<&str> = self.listed.iter().filter_map(|task| task.file.as_deref()).collect();
-        let named: BTreeSet<&str> = self.listed.iter().filter_map(|task| task.raw.file.as_deref()?.rsplit('/').next()).collect();
+        let listed: BTreeSet<&str> = self
+            .listed
+            .iter()
+            .filter_map(|task| task.file.as_deref())
+            .collect();
+        let named: BTreeSet<&str> = self
+            .listed
+            .iter()
+            .filter_map(|task| task.raw.file.as_deref()?.rsplit('/').next())
+            .collect();
         let nobodys = |name: &&String| {
-            ids::is_task_file(name) && !listed.contains(name.as_str()) && !named.contains(name.as_str())
+            ids::is_task_file(name)
+                && !listed.contains(name.as_str())
+                && !named.contains(name.as_str())
         };
         let orphans: Vec<String> = self.folder.files.keys().filter(nobodys).cloned().collect();
         for name in orphans {
@@ -187,13 +278,19 @@ impl<'r> Link<'r> {
         for place in 0..self.listed.len() {
             let depends_on = self.depends_on(place);
             let parallel_with = self.parallel_with(place);
-            let Listed { raw, file, meta, .. } = &self.listed[place];
+            let Listed {
+                raw, file, meta, ..
+            } = &self.listed[place];
             let heading = meta.heading.as_ref().map(|(_, _, title)| title.clone());
             let titles = [Some(raw.title.clone()), heading, Some(raw.id.clone())];
             tasks.push(Task {
                 id: raw.id.clone(),
                 file: file.clone().unwrap_or_default(),
-                title: titles.into_iter().flatten().find(|title| !title.is_empty()).unwrap_or_default(),
+                title: titles
+                    .into_iter()
+                    .flatten()
+                    .find(|title| !title.is_empty())
+                    .unwrap_or_default(),
                 depends_on,
                 parallel_with,
                 files: unique(meta.files.iter().map(|(_, path)| path.clone())),
@@ -213,10 +310,21 @@ impl<'r> Link<'r> {
             let later = self.listed[other].phase > self.listed[own].phase;
             let other_id = self.listed[other].raw.id.clone();
             if other == own {
-                self.fault(&file, line, format!("task `{id}` depends on itself"), "take it out");
+                self.fault(
+                    &file,
+                    line,
+                    format!("task `{id}` depends on itself"),
+                    "take it out",
+                );
             } else if later {
-                let message = format!("task `{id}` depends on `{other_id}`, which is in a later phase");
-                self.fault(&file, line, message, "move one of them; phases are done in their order");
+                let message =
+                    format!("task `{id}` depends on `{other_id}`, which is in a later phase");
+                self.fault(
+                    &file,
+                    line,
+                    message,
+                    "move one of them; phases are done in their order",
+                );
             }
             found.push(other_id);
         }
@@ -244,8 +352,14 @@ impl<'r> Link<'r> {
             }
             let other_id = self.listed[other].raw.id.clone();
             if self.listed[other].phase != phase {
-                let message = format!("task `{id}` is parallel with `{other_id}`, which is in another phase");
-                self.fault(&file, line, message, "only tasks of one phase run side by side");
+                let message =
+                    format!("task `{id}` is parallel with `{other_id}`, which is in another phase");
+                self.fault(
+                    &file,
+                    line,
+                    message,
+                    "only tasks of one phase run side by side",
+                );
             }
             found.push(other_id);
         }
@@ -270,7 +384,12 @@ impl<'r> Link<'r> {
                 .collect();
             if in_range.is_empty() {
                 let message = format!("task `{id}` {verb} `{text}`, which is no task of the plan");
-                self.fault(&file, *line, message, "name tasks by their ids, or write `none`");
+                self.fault(
+                    &file,
+                    *line,
+                    message,
+                    "name tasks by their ids, or write `none`",
+                );
             }
             found.extend(in_range.into_iter().map(|place| (*line, place)));
         }
@@ -288,9 +407,13 @@ impl<'r> Link<'r> {
         for task in tasks {
             for other in &task.parallel_with {
                 let back = tasks.iter().find(|one| &one.id == other);
-                let waits = task.depends_on.contains(other) || back.is_some_and(|one| one.depends_on.contains(&task.id));
+                let waits = task.depends_on.contains(other)
+                    || back.is_some_and(|one| one.depends_on.contains(&task.id));
                 if waits {
-                    let message = format!("tasks `{}` and `{other}` are parallel, and one depends on the other", task.id);
+                    let message = format!(
+                        "tasks `{}` and `{other}` are parallel, and one depends on the other",
+                        task.id
+                    );
                     self.fault(&task.file, 0, message, "take one of the two out");
                 }
             }
@@ -298,11 +421,19 @@ impl<'r> Link<'r> {
     }
 
     fn cycles(&mut self, tasks: &[Task]) {
-        let place: HashMap<&str, usize> = tasks.iter().enumerate().map(|(place, task)| (task.id.as_str(), place)).collect();
+        let place: HashMap<&str, usize> = tasks
+            .iter()
+            .enumerate()
+            .map(|(place, task)| (task.id.as_str(), place))
+            .collect();
         let mut waiting: Vec<usize> = vec![0; tasks.len()];
         let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); tasks.len()];
         for (own, task) in tasks.iter().enumerate() {
-            for other in task.depends_on.iter().filter_map(|id| place.get(id.as_str())) {
+            for other in task
+                .depends_on
+                .iter()
+                .filter_map(|id| place.get(id.as_str()))
+            {
                 if *other != own {
                     waiting[own] += 1;
                     needed_by[*other].push(own);
@@ -318,10 +449,21 @@ impl<'r> Link<'r> {
                 }
             }
         }
-        let stuck: Vec<&str> = (0..tasks.len()).filter(|own| waiting[*own] > 0).map(|own| tasks[own].id.as_str()).collect();
+        let stuck: Vec<&str> = (0..tasks.len())
+            .filter(|own| waiting[*own] > 0)
+            .map(|own| tasks[own].id.as_str())
+            .collect();
         if !stuck.is_empty() {
-            let message = format!("the dependencies of these tasks lead in a circle: {}", stuck.join(", "));
-            self.fault(MASTER, 0, message, "take one `Depends On` out of the circle");
+            let message = format!(
+                "the dependencies of these tasks lead in a circle: {}",
+                stuck.join(", ")
+            );
+            self.fault(
+                MASTER,
+                0,
+                message,
+                "take one `Depends On` out of the circle",
+            );
         }
     }
 
@@ -344,12 +486,23 @@ impl<'r> Link<'r> {
     /// The boxes decide; a phase that is said to be skipped is not open either.
     fn status(&mut self, phase: &RawPhase) -> Tick {
         let open = phase.tasks.iter().find(|task| task.tick == Tick::Open);
-        let says = phase.status.as_ref().map(|status| (status.says, status.line));
+        let says = phase
+            .status
+            .as_ref()
+            .map(|status| (status.says, status.line));
         match (open, says) {
             (_, Some((Tick::Skipped, _))) => Tick::Skipped,
             (Some(task), Some((Tick::Done, line))) => {
-                let message = format!("phase {} is said to be done, and task `{}` is open", phase.number, task.id);
-                self.fault(MASTER, line, message, "tick the task, or correct the status");
+                let message = format!(
+                    "phase {} is said to be done, and task `{}` is open",
+                    phase.number, task.id
+                );
+                self.fault(
+                    MASTER,
+                    line,
+                    message,
+                    "tick the task, or correct the status",
+                );
                 Tick::Open
             }
             (Some(_), _) => Tick::Open,
@@ -371,5 +524,7 @@ fn escapes(path: &str) -> bool {
 
 fn unique(all: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    all.into_iter().filter(|one| seen.insert(one.clone())).collect()
+    all.into_iter()
+        .filter(|one| seen.insert(one.clone()))
+        .collect()
 }

@@ -24,7 +24,10 @@ pub fn mark(folder: &Folder, number: u32, mark: Mark) -> Vec<(String, String)> {
         for task in phase.tasks.iter().filter(|task| task.tick != Tick::Done) {
             changed.extend(own_file(folder, task, becomes));
         }
-        let status = phase.status.as_ref().filter(|status| status.says != becomes);
+        let status = phase
+            .status
+            .as_ref()
+            .filter(|status| status.says != becomes);
         if let Some(status) = status {
             edits.push((status.value.clone(), in_words(becomes).to_owned()));
         }
@@ -56,9 +59,13 @@ pub fn mark(folder: &Folder, number: u32, mark: Mark) -> Vec<(String, String)> {
 
 /// A task's own file, if it has a status of its own.
 fn own_file(folder: &Folder, task: &master::RawTask, becomes: Tick) -> Option<(String, String)> {
-    let named = task.file.as_deref().and_then(|file| file.rsplit('/').next());
+    let named = task
+        .file
+        .as_deref()
+        .and_then(|file| file.rsplit('/').next());
     let key = super::ids::key(&task.id);
-    let fits = |name: &&String| super::ids::of_file(name).is_some_and(|id| super::ids::key(id) == key);
+    let fits =
+        |name: &&String| super::ids::of_file(name).is_some_and(|id| super::ids::key(id) == key);
     let name = match named {
         Some(name) => name,
         None => folder.files.keys().find(fits)?,
@@ -66,7 +73,9 @@ fn own_file(folder: &Folder, task: &master::RawTask, becomes: Tick) -> Option<(S
     let text = folder.files.get(name)?;
     let status = task_file::read(name, text).0.status?;
     let value = &text[status.value.clone()];
-    let boxed = ["[ ]", "[]"].iter().find_map(|open| value.find(open).map(|at| (at, open.len())));
+    let boxed = ["[ ]", "[]"]
+        .iter()
+        .find_map(|open| value.find(open).map(|at| (at, open.len())));
     let edit = match boxed {
         Some((at, length)) => {
             let start = status.value.start + at;

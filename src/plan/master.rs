@@ -60,7 +60,8 @@ pub(super) struct Master {
 
 impl Master {
     fn fault(&mut self, line: usize, message: impl Into<String>, hint: &str) {
-        self.faults.push(PlanFault::new(MASTER, line, message, hint));
+        self.faults
+            .push(PlanFault::new(MASTER, line, message, hint));
     }
 }
 
@@ -134,9 +135,8 @@ pub(super) fn read(text: &str) -> Master {
 
 /// The level, number and title of the heading of a phase. A line in bold counts as one too.
 fn phase(line: &str) -> Option<(usize, u32, String)> {
-    static PHASE: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(r"(?i)^\s{0,3}(#{1,6}\s*|\*\*)[^\w#]*phase\s+(\d{1,6})\b(.*)$")
-    });
+    static PHASE: LazyLock<Regex> =
+        LazyLock::new(|| pattern(r"(?i)^\s{0,3}(#{1,6}\s*|\*\*)[^\w#]*phase\s+(\d{1,6})\b(.*)$"));
     let found = PHASE.captures(line)?;
     let level = match found[1].trim_end() {
         "**" if !line.trim_end().ends_with("**") => return None,
@@ -156,7 +156,11 @@ fn task(line: Line<'_>, strict: bool, master: &mut Master) -> bool {
     let written = &line.text[mark.clone()];
     let Some(tick) = tick(written) else {
         let message = format!("a box holds `{written}`");
-        master.fault(line.number, message, "write `[ ]`, `[x]` for done or `[-]` for skipped");
+        master.fault(
+            line.number,
+            message,
+            "write `[ ]`, `[x]` for done or `[-]` for skipped",
+        );
         return true;
     };
     match entry(&rest) {
@@ -220,8 +224,7 @@ fn tick(mark: &str) -> Option<Tick> {
 
 /// The id, title and file of a task's line.
 fn entry(text: &str) -> Option<(String, String, Option<String>)> {
-    static FILE: LazyLock<Regex> =
-        LazyLock::new(|| pattern(r"[^\s`()\[\]<>|*\x22']+\.md\b"));
+    static FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"[^\s`()\[\]<>|*\x22']+\.md\b"));
     static AROUND: LazyLock<Regex> = LazyLock::new(|| {
         pattern(r"(?i)[(\[]?\s*(?:(?:file|see)\s*:?\s*)?`?[^\s`()\[\]<>|*\x22']+\.md`?\s*[)\]]?")
     });
@@ -250,7 +253,9 @@ pub(super) fn status(line: Line<'_>) -> Option<Status> {
     });
     static ROW: LazyLock<Regex> =
         LazyLock::new(|| pattern(r"(?i)^\s*\|\s*[*_`]*status[*_`]*\s*\|\s*([^|]*?)\s*\|?\s*$"));
-    let found = STATUS.captures(line.text).or_else(|| ROW.captures(line.text))?;
+    let found = STATUS
+        .captures(line.text)
+        .or_else(|| ROW.captures(line.text))?;
     let value = found.get(1)?;
     Some(Status {
         line: line.number,

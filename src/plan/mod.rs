@@ -161,7 +161,10 @@ impl Plan {
     /// How many tasks are done.
     #[must_use]
     pub fn done(&self) -> usize {
-        self.tasks.iter().filter(|task| task.tick == Tick::Done).count()
+        self.tasks
+            .iter()
+            .filter(|task| task.tick == Tick::Done)
+            .count()
     }
 
     /// What was done in an earlier reading of this plan and is not any more.
@@ -171,13 +174,17 @@ impl Plan {
         let done = tasks.iter().filter(|task| task["done"] == true);
         let again = done.filter_map(|task| {
             let id = task["id"].as_str()?;
-            let now = self.tasks.iter().find(|now| ids::key(&now.id) == ids::key(id))?;
+            let now = self
+                .tasks
+                .iter()
+                .find(|now| ids::key(&now.id) == ids::key(id))?;
             (now.tick != Tick::Done).then_some(id)
         });
         again
             .map(|id| {
                 let message = format!("task `{id}` was done and is not any more");
-                let hint = "put its `[x]` back; what is left to do is a new task with an id of its own";
+                let hint =
+                    "put its `[x]` back; what is left to do is a new task with an id of its own";
                 PlanFault::new(MASTER, 0, message, hint)
             })
             .collect()
@@ -199,7 +206,10 @@ impl Plan {
                 })
             })
             .collect();
-        let tasks = self.tasks.iter().map(|task| task.to_value(dir, &task.depends_on));
+        let tasks = self
+            .tasks
+            .iter()
+            .map(|task| task.to_value(dir, &task.depends_on));
         json!({
             "dir": dir,
             "done": self.done(),

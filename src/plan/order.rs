@@ -29,7 +29,10 @@ pub(super) fn needs(tasks: &[Task], open: &[usize]) -> Vec<Vec<String>> {
             }
         }
         direct.sort_unstable();
-        needs[own] = direct.iter().map(|other| tasks[open[*other]].id.clone()).collect();
+        needs[own] = direct
+            .iter()
+            .map(|other| tasks[open[*other]].id.clone())
+            .collect();
         before[own] = reached;
     }
     needs
@@ -42,7 +45,8 @@ fn sorted(tasks: &[Task], open: &[usize]) -> Vec<usize> {
     while !rest.is_empty() {
         let waits = |own: &usize| {
             let wanted = &tasks[open[*own]].depends_on;
-            let open_need = |other: &usize| other != own && wanted.contains(&tasks[open[*other]].id);
+            let open_need =
+                |other: &usize| other != own && wanted.contains(&tasks[open[*other]].id);
             rest.iter().any(open_need)
         };
         // There is no cycle in a plan that was read; without a next one the first goes.
@@ -61,7 +65,10 @@ fn side_by_side(one: &Task, two: &Task) -> bool {
 
 /// Whether two paths or globs can mean the same file, or one a folder of the other.
 pub(super) fn overlap(one: &str, two: &str) -> bool {
-    let fixed = |path: &str| path.find(['*', '?', '[', '{']).map(|at| path[..at].to_owned());
+    let fixed = |path: &str| {
+        path.find(['*', '?', '[', '{'])
+            .map(|at| path[..at].to_owned())
+    };
     let (one_start, two_start) = (fixed(one), fixed(two));
     match (one_start, two_start) {
         (None, None) => below(one, two) || below(two, one),

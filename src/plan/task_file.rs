@@ -96,7 +96,9 @@ impl Meta {
     fn take(&mut self, name: &str, at: usize, key: Key, value: &str, faults: &mut Vec<PlanFault>) {
         let said = |text: String| (at, text);
         match key {
-            Key::DependsOn => self.depends_on.extend(ids::listed(value).into_iter().map(said)),
+            Key::DependsOn => self
+                .depends_on
+                .extend(ids::listed(value).into_iter().map(said)),
             Key::ParallelWith => self
                 .parallel_with
                 .extend(ids::listed(value).into_iter().map(said)),
@@ -113,12 +115,16 @@ impl Meta {
 
     fn take_item(&mut self, at: usize, key: Key, item: &str) {
         match key {
-            Key::DependsOn => self.depends_on.extend(ids::listed(item).into_iter().map(|id| (at, id))),
+            Key::DependsOn => self
+                .depends_on
+                .extend(ids::listed(item).into_iter().map(|id| (at, id))),
             Key::ParallelWith => self
                 .parallel_with
                 .extend(ids::listed(item).into_iter().map(|id| (at, id))),
             // What follows the path is about it, and may name other files.
-            Key::Files => self.files.extend(paths(item).into_iter().take(1).map(|path| (at, path))),
+            Key::Files => self
+                .files
+                .extend(paths(item).into_iter().take(1).map(|path| (at, path))),
             Key::Review => {}
         }
     }

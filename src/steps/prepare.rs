@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{document, outputs::Artifacts, paths, prompt, run, unsupported};
+use crate::actions::Act;
 use crate::engine::Plan;
 use crate::error::{Fault, Kind, Result};
 use crate::flow;
@@ -21,7 +22,7 @@ use crate::store::RunDir;
 use crate::task::{AgentName, TaskName};
 use crate::vars;
 use crate::workflow::Workflow;
-use crate::workflow::model::{Step, StepId, Text, Wait, Work};
+use crate::workflow::model::{Action, Step, StepId, Text, Wait, Work};
 
 /// The step of a run that is to be prepared, and all that it can see.
 #[derive(Clone, Copy)]
@@ -55,6 +56,8 @@ pub enum Ready {
     Run(Box<Plan>),
     /// Wait for these.
     Wait(Waiting),
+    /// Do this, without a process.
+    Act(Act),
 }
 
 /// Files that are waited for.
@@ -87,6 +90,7 @@ pub fn prepare(scene: &Scene<'_>) -> Result<Ready> {
             run::command(&view, command).map(|plan| Ready::Run(Box::new(plan)))
         }
         Work::Wait(wait) => waiting(&view, wait).map(Ready::Wait),
+        Work::Action(action) => act(&view, action).map(Ready::Act),
         other => {
             let name = &view.step.name.value;
             let message = format!("step `{name}` ({}) has no work of its own", other.kind());
@@ -132,6 +136,21 @@ pub fn output_file(scene: &Scene<'_>) -> Result<Option<String>> {
         return Err(Fault::new(Kind::WorkflowValidationError, message).hint("name a file"));
     }
     Ok(Some(path))
+}
+
+/// An action with its folders, which stay inside the root.
+fn act(view: &View<'_>, action: &Action) -> Result<Act> {
+    prompt::dependencies(view)?;
+    let root = &view.scene.root.path;
+    let dir = |text: &Text| paths::relative(root, &view.fill(text)?);
+    match action {
+        Action::LoadPlan { dir: text } => Ok(Act::LoadPlan { dir: dir(text)? }),
+        Action::MarkPlan { dir: text, mark } => Ok(Act::MarkPlan {
+            dir: dir(text)?,
+            mark: *mark,
+        }),
+        Action::ApplyFiles { .. } => Err(unsupported::refused(&["`action: apply_files`"])),
+    }
 }
 
 fn waiting(view: &View<'_>, wait: &Wait) -> Result<Waiting> {

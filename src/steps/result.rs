@@ -142,6 +142,19 @@ pub fn wait_result(
     result
 }
 
+/// The result of a step that orch did itself, as far as it is the same for all.
+#[must_use]
+pub fn action_result(step: &Step, (visit, attempt): (u64, u32), times: &Times<'_>) -> StepResult {
+    blank(step, visit, attempt, times)
+}
+
+/// Makes a result one that has failed.
+pub fn fail(result: &mut StepResult, fault: Fault, exit_code: i32) {
+    result.status = StepStatus::Failed;
+    result.exit_code = exit_code;
+    result.error = Some(fault);
+}
+
 /// Whether a declared retry may try again after this.
 #[must_use]
 pub fn retryable(result: &StepResult, record: &Record) -> bool {

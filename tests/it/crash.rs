@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::harness::{Bed, Ran, names};
 
 /// Points that only another command, or only a signal, passes.
-const ELSEWHERE: [Point; 23] = [
+const ELSEWHERE: [Point; 26] = [
     Point::SubmitCreate,
     Point::SubmitWrite,
     Point::SubmitSync,
@@ -35,6 +35,9 @@ const ELSEWHERE: [Point; 23] = [
     Point::RunLogCut,
     Point::RunStateWrite,
     Point::RunStateRename,
+    Point::PlanWrite,
+    Point::PlanSync,
+    Point::PlanRename,
 ];
 
 /// Points that only a recovery passes.

@@ -24,6 +24,7 @@
 //! - `watchers`: several watchers on one root, and watchers inside agents
 //! - `workflows`: runs as a person starts, stops, resumes and examines them
 
+mod actions;
 mod agents;
 mod authors;
 mod bad_input;

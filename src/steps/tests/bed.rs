@@ -145,7 +145,7 @@ impl Bed {
     pub fn plan(&self, step: &str) -> Plan {
         match self.ask(step, None).unwrap() {
             Ready::Run(plan) => *plan,
-            Ready::Wait(wait) => panic!("{wait:?}"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -159,7 +159,7 @@ fn files_are_waited_for() {
                 min_count: 2,
             }
         ),
-        Ready::Run(plan) => panic!("{plan:?}"),
+        other => panic!("{other:?}"),
     }
     bed.state.variables["context"] = json!({"g": "../../../../x"});
     bed.refused("a", Kind::SafetyViolation, "`..`");
