@@ -66,6 +66,7 @@ pub const PARTS: &[File] = files![
     "prompts/lifecycle/deploy.md",
     "prompts/lifecycle/design.md",
     "prompts/lifecycle/test.md",
+    "prompts/plan-grammar.md",
     "schemas/build/spec.json",
     "schemas/feature/analysis.json",
     "schemas/feature/clarify.json",
