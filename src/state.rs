@@ -119,10 +119,24 @@ pub struct StepResult {
     pub task: Option<String>,
     /// What the task left behind, with hashes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<crate::record::FileEntry>,
-    /// More that a kind of step has to tell, such as the files that were waited for.
+    pub artifacts: Vec<crate::record::FileEntry>,
+    /// Of a step that waited for files: which were there, and how it was looked for them.
+    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    pub waited: Option<Waited>,
+    /// More that a kind of step has to tell, such as how the items of a loop ended.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub more: Map<String, Value>,
+}
+
+/// What a step that waited for files has to tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waited {
+    /// The files that were there at the end, relative to the root.
+    pub files: Vec<String>,
+    /// How long it waited.
+    pub wait_duration_ms: u64,
+    /// How often it was looked for them, since orch was last started.
+    pub poll_count: u64,
 }
 
 /// A step that is not committed yet, dropped or not. What stands here is to be done, and nothing
@@ -143,6 +157,10 @@ pub struct Pending {
     /// How many attempts have been started.
     #[serde(default)]
     pub attempts: u32,
+    /// When its work began, RFC 3339: with its first attempt, or with the last declared retry. A
+    /// crash or a restart does not change it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
 }
 
 /// Where a run came to a halt, so that a resume can go on from there.

@@ -189,7 +189,7 @@ impl Walk<'_> {
         let Event::Finished { result, .. } = &line.event else {
             return;
         };
-        for file in &result.files {
+        for file in &result.artifacts {
             self.derived.files.insert(file.path.clone(), file.clone());
         }
         let mut found = Vec::new();

@@ -17,7 +17,7 @@ fn finished() -> (Bed, RunState) {
     let mut two = result("two");
     two.json_data =
         Some(json!({"review": {"issues": [{"severity": "BLOCKER", "text": "bad\u{1b}[2J"}]}}));
-    two.files = vec![FileEntry {
+    two.artifacts = vec![FileEntry {
         path: "artifacts/shell/a.out".to_owned(),
         bytes: 4,
         sha256: crate::store::sha256(b"done"),

@@ -239,7 +239,7 @@ impl Engine {
             stored.filter(|result| result.task.as_deref() == Some(&claim.target()))
         {
             record.exit_code = Some(result.exit_code);
-            record.files = result.files;
+            record.files = result.artifacts;
             if result.status == StepStatus::Failed {
                 record.status = Status::Failed;
             }

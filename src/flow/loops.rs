@@ -346,5 +346,6 @@ fn placeholder(name: &str, item: Option<usize>, visit: u64) -> Pending {
         item,
         visit,
         attempts: 1,
+        since: None,
     }
 }

@@ -133,6 +133,7 @@ impl Run<'_> {
             Event::Retried { task, attempt } if status == RunStatus::Running => {
                 // What was never begun has not passed its gates yet.
                 self.begun(task)?;
+                self.begins_anew(task);
                 let pending = self.take_attempt(task, *attempt)?;
                 self.effects.push(Effect::Run(pending));
                 Ok(())

@@ -20,7 +20,15 @@ impl Run<'_> {
             ));
         }
         pending.attempts = attempt;
+        pending.since.get_or_insert_with(|| self.at.to_owned());
         Ok(pending.clone())
+    }
+
+    /// Its work begins with the next attempt.
+    pub(super) fn begins_anew(&mut self, task: &str) {
+        if let Some(place) = self.state.place_of(task) {
+            self.state.pending[place].since = None;
+        }
     }
 
     /// The pending step, if an attempt at it has begun.

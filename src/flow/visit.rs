@@ -83,6 +83,7 @@ impl Run<'_> {
             item,
             visit,
             attempts: 0,
+            since: None,
         });
     }
 
@@ -234,7 +235,8 @@ impl Run<'_> {
             attempt: pending.attempts,
             visit: pending.visit,
             task: None,
-            files: Vec::new(),
+            artifacts: Vec::new(),
+            waited: None,
             more: serde_json::Map::new(),
         }
     }

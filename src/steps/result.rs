@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::paths;
 use crate::error::{Fault, Kind, Result};
@@ -12,7 +12,7 @@ use crate::output::{self, Mode, OnBadJson};
 use crate::record::{Record, Status};
 use crate::root::Root;
 use crate::schema_check::Schema;
-use crate::state::{StepResult, StepStatus};
+use crate::state::{StepResult, StepStatus, Waited};
 use crate::workflow::model::{Capture, Step};
 
 /// The exit code of what was invalid before a process ran, or in its output.
@@ -90,7 +90,8 @@ pub fn step_result(outcome: &Outcome<'_>) -> StepResult {
         attempt: outcome.attempt,
         visit: outcome.visit,
         task: Some(format!("{}/{}", record.agent, record.task)),
-        files: record.files.clone(),
+        artifacts: record.files.clone(),
+        waited: None,
         more: Map::new(),
     }
 }
@@ -134,11 +135,11 @@ pub fn wait_result(
         result.error = Some(Fault::new(Kind::TimeoutExpired, message));
     }
     let waited = u64::try_from(times.duration.as_millis()).unwrap_or(u64::MAX);
-    result.more.insert("files".to_owned(), json!(files));
-    result
-        .more
-        .insert("wait_duration_ms".to_owned(), json!(waited));
-    result.more.insert("poll_count".to_owned(), json!(polls));
+    result.waited = Some(Waited {
+        files: files.to_vec(),
+        wait_duration_ms: waited,
+        poll_count: polls,
+    });
     result
 }
 
@@ -271,7 +272,8 @@ fn blank(step: &Step, visit: u64, attempt: u32, times: &Times<'_>) -> StepResult
         attempt,
         visit,
         task: None,
-        files: Vec::new(),
+        artifacts: Vec::new(),
+        waited: None,
         more: Map::new(),
     }
 }

@@ -73,6 +73,8 @@ fn lasting(mut value: Value) -> Value {
                 "log_head",
                 "root",
                 "files",
+                "artifacts",
+                "since",
             ] {
                 fields.remove(passing);
             }

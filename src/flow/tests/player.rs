@@ -167,7 +167,8 @@ pub fn result(pending: &Pending, exit_code: i32) -> StepResult {
         attempt: pending.attempts,
         visit: 0,
         task: None,
-        files: Vec::new(),
+        artifacts: Vec::new(),
+        waited: None,
         more: Map::new(),
     }
 }

@@ -154,6 +154,7 @@ fn find(player: &Player, who: &str, attempt: Option<u32>) -> Pending {
         item: None,
         visit: 1,
         attempts: 0,
+        since: None,
     });
     pending.attempts = attempt.unwrap_or(pending.attempts);
     pending

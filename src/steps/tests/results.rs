@@ -131,11 +131,18 @@ fn what_needs_no_process_has_results_too() {
     assert_eq!((bad.exit_code, bad.status), (2, StepStatus::Failed));
     let late = wait_result(step, (1, 1), &times, &[], 4, 1);
     assert_eq!(late.exit_code, 124);
-    assert_eq!(late.more["poll_count"], 4);
+    assert_eq!(late.waited.unwrap().poll_count, 4);
     let there = wait_result(step, (1, 1), &times, &["a.md".to_owned()], 1, 1);
     assert_eq!((there.exit_code, there.status), (0, StepStatus::Succeeded));
-    assert_eq!(there.more["files"], json!(["a.md"]));
-    assert_eq!(there.more["wait_duration_ms"], 1500);
+    let shown = json!(there);
+    assert_eq!(shown["files"], json!(["a.md"]));
+    assert_eq!(shown["wait_duration_ms"], 1500);
+    assert_eq!(shown["poll_count"], 1);
+    assert_eq!(
+        serde_json::from_value::<StepResult>(shown).unwrap(),
+        there,
+        "it is read as it was written"
+    );
 }
 
 #[test]

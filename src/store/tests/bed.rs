@@ -106,7 +106,8 @@ pub(crate) fn result(step: &str) -> StepResult {
         attempt: 1,
         visit: 1,
         task: None,
-        files: Vec::new(),
+        artifacts: Vec::new(),
+        waited: None,
         more: Map::new(),
     }
 }
