@@ -3,6 +3,8 @@
 //! Events of our own reading are dropped here, or a scan would wake itself. Nothing in this
 //! module opens, reads or changes a task.
 
+mod folders;
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::mailbox::{ANSWERS, CLAIMED, TASK};
 use crate::process::is_watcher_lock;
+
+pub use folders::{Change, Folders};
 
 /// Why the engine is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,13 +12,16 @@ use serde_json::{Value, json};
 use super::drive::Tail;
 use super::run_target::{RunStep, runs};
 use crate::error::{Fault, Kind, Result, exit};
+use crate::flow;
 use crate::report::{
     Align, Paint, Table, ago, clean, clean_line, print, print_json, short_duration,
 };
 use crate::root::Root;
-use crate::state::{Pending, RunState, RunStatus, StepResult};
+use crate::state::{Facts, Pending, RunState, RunStatus, StepResult};
 use crate::store::RunDir;
 use crate::suggest;
+use crate::vars::{NoOutputs, Text};
+use crate::workflow::model::Work;
 
 /// So many of the last transitions are shown with the status.
 const LAST: usize = 10;
@@ -32,6 +35,8 @@ pub(super) struct Row {
     status: RunStatus,
     started: String,
     blocked_reason: Option<String>,
+    /// The files that it waits for.
+    waits: Vec<FileWait>,
 }
 
 /// The runs that are not finished, oldest first. What cannot be read is left to `status RUN`.
@@ -41,9 +46,14 @@ pub(super) fn unfinished(root: &Arc<Root>) -> Vec<Row> {
     }
     let runs = runs(root);
     let ids = runs.list().unwrap_or_default();
-    let states = ids.iter().filter_map(|id| runs.open(id).ok()?.peek().ok());
-    let open = states.filter(|state| !state.status.is_final());
-    open.map(|state| Row {
+    let states = ids.iter().filter_map(|id| {
+        let run = runs.open(id).ok()?;
+        let state = run.peek().ok()?;
+        Some((run, state))
+    });
+    let open = states.filter(|(_, state)| !state.status.is_final());
+    open.map(|(run, state)| Row {
+        waits: file_waits(&run, &state),
         run: state.run_id,
         workflow: state.workflow_name,
         phase: state.metadata.current_phase,
@@ -52,6 +62,62 @@ pub(super) fn unfinished(root: &Arc<Root>) -> Vec<Row> {
         blocked_reason: state.governance.blocked_reason,
     })
     .collect()
+}
+
+/// A step that waits for files.
+#[derive(Debug, Serialize)]
+struct FileWait {
+    step: String,
+    task: String,
+    glob: String,
+    since: Option<String>,
+}
+
+impl FileWait {
+    fn text(&self, now: Timestamp) -> String {
+        let since = self.since.as_deref();
+        let ago = since.and_then(|since| ago(now, since));
+        let since = since.map(|since| format!(" since {since}"));
+        let ago = ago.map(|ago| format!(" ({ago})"));
+        format!(
+            "waiting for files ({}){}{}",
+            self.glob,
+            since.unwrap_or_default(),
+            ago.unwrap_or_default()
+        )
+    }
+}
+
+/// The steps of a run that wait for files now.
+fn file_waits(run: &RunDir, state: &RunState) -> Vec<FileWait> {
+    let begun = |p: &&Pending| p.agent == "orch" && p.attempts > 0;
+    if state.status.is_final() || !state.pending.iter().any(|p| begun(&p)) {
+        return Vec::new();
+    }
+    // A run whose workflow cannot be read is shown without.
+    let Ok(workflow) = crate::runs::pinned(run) else {
+        return Vec::new();
+    };
+    let wait = |p: &Pending| {
+        let id = workflow.find(&p.step)?;
+        let Work::Wait(wait) = &workflow.step(id).work else {
+            return None;
+        };
+        let scope = flow::scope(&workflow, state, id, p.item, &Facts::default());
+        let filled = Text::parse(&wait.glob.value).and_then(|text| text.fill(&scope, &NoOutputs));
+        Some(FileWait {
+            step: p.step.clone(),
+            task: p.task.clone(),
+            glob: filled.unwrap_or_else(|_| wait.glob.value.clone()),
+            since: p.since.clone(),
+        })
+    };
+    state
+        .pending
+        .iter()
+        .filter(begun)
+        .filter_map(wait)
+        .collect()
 }
 
 /// Whether an inbox is that of a workflow, or of steps that no agent does.
@@ -64,13 +130,14 @@ pub(super) fn is_of_runs(root: &Path, inbox: &str) -> bool {
 pub(super) fn lines(rows: &[Row], now: Timestamp) -> Vec<String> {
     let mut table = Table::new(&[Align::Left; 5]);
     for row in rows {
-        let reason = row.blocked_reason.as_deref().unwrap_or_default();
+        let waits = row.waits.first().map(|wait| wait.text(now));
+        let reason = row.blocked_reason.clone().or(waits).unwrap_or_default();
         table.row([
             clean_line(&row.run),
             clean_line(&row.phase),
             row.status.as_str().to_owned(),
             ago(now, &row.started).unwrap_or_default(),
-            clean_line(reason),
+            clean_line(&reason),
         ]);
     }
     table.lines()
@@ -125,6 +192,7 @@ struct View<'s> {
     transitions: u64,
     steps: Vec<StepRow>,
     pending: &'s [Pending],
+    waits: Vec<FileWait>,
     checkpoints: Vec<Made>,
 }
 
@@ -168,6 +236,7 @@ impl<'s> View<'s> {
                 .map(|(step, n)| StepRow::of(state, step, *n))
                 .collect(),
             pending: &state.pending,
+            waits: file_waits(run, state),
             checkpoints: made.collect(),
         })
     }
@@ -222,7 +291,12 @@ impl<'s> View<'s> {
 
     fn write_pending(&self, out: &mut String, paint: Paint) {
         let line = |p: &Pending| {
-            let begun = if p.attempts == 0 { "waits" } else { "begun" };
+            let wait = self.waits.iter().find(|wait| wait.task == p.task);
+            let begun = match wait {
+                Some(wait) => wait.text(Timestamp::now()),
+                None if p.attempts == 0 => "waits".to_owned(),
+                None => "begun".to_owned(),
+            };
             clean_line(&format!("{}  {begun}  {}/{}", p.step, p.agent, p.task))
         };
         let lines: Vec<String> = self.pending.iter().map(line).collect();

@@ -18,6 +18,8 @@ mod run;
 mod run_start;
 mod run_stop;
 mod run_work;
+mod waiting;
+mod waits;
 mod worker;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -39,6 +41,7 @@ pub use notice::{Listener, Notice};
 pub use plan::{Chain, Plan};
 pub(crate) use plan::{merged, named_dir};
 use queue::{Glance, Queue, Turn};
+use waits::Waits;
 
 /// Lists longer than this are worked off without a watch: events would only cost.
 const BULK: usize = 256;
@@ -106,6 +109,7 @@ pub struct Engine {
     options: Options,
     listener: Arc<Listener>,
     queue: Arc<Queue>,
+    waits: Waits,
     wakes: Vec<Wake>,
     reported: Mutex<BTreeSet<String>>,
     strays: Mutex<HashMap<AgentName, HashSet<String>>>,
@@ -162,6 +166,7 @@ impl Engine {
             options,
             listener,
             queue: Arc::default(),
+            waits: Waits::default(),
             wakes,
             reported: Mutex::default(),
             strays: Mutex::default(),
@@ -176,9 +181,11 @@ impl Engine {
     /// How a signal handler stops the engine: nothing more is claimed, children are ended.
     pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
         let queue = self.queue.clone();
+        let waits = self.waits.clone();
         let wake = self.wakes[0].clone();
         move || {
             queue.stop();
+            waits.stop();
             wake.stop();
         }
     }
@@ -192,11 +199,19 @@ impl Engine {
                     .spawn_scoped(scope, move || self.work(wake))
                     .map_err(|e| Fault::io("start a worker for", &self.mailbox.root.path, &e))?;
             }
-            let ended = self.main_loop();
+            let attending = std::thread::Builder::new().name("waits".to_owned());
+            let ended = attending
+                .spawn_scoped(scope, || self.attend_to_waits())
+                .map_err(|e| Fault::io("attend to the waits of", &self.mailbox.root.path, &e))
+                .and_then(|_| self.main_loop());
             // Workers finish what they have; with a stop, their children are ended first.
             self.queue.stop();
+            self.waits.stop();
             ended
         })?;
+        for over in self.queue.left_over() {
+            self.give_back_or_drop(over.parked.claim);
+        }
         Ok(Summary {
             succeeded: self.succeeded.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),

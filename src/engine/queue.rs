@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::waits::Over;
 use crate::mailbox::{AgentBox, Claim, Names};
 use crate::task::{AgentName, TaskName};
 
@@ -39,6 +40,8 @@ pub enum Work {
     Look(Item),
     /// Finish or run what a dead owner left.
     Adopted(Claim),
+    /// Finish a step that has waited for files.
+    Over(Box<Over>),
 }
 
 /// One agent's part of a list.
@@ -58,6 +61,8 @@ struct State {
     turn: usize,
     left: usize,
     adopted: VecDeque<Claim>,
+    over: VecDeque<Box<Over>>,
+    parked: usize,
     later: Later,
     working: usize,
     taken: u64,
@@ -85,6 +90,8 @@ pub struct Glance {
     pub later: usize,
     /// Workers that are busy.
     pub working: usize,
+    /// Steps that wait for files.
+    pub parked: usize,
     /// How many pieces of work have been handed out so far.
     pub taken: u64,
     /// There was a wake-up.
@@ -97,7 +104,7 @@ impl Glance {
     /// Nothing is left to hand out, and nobody works.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.left == 0 && self.later == 0 && self.working == 0
+        self.left == 0 && self.later == 0 && self.working == 0 && self.parked == 0
     }
 }
 
@@ -209,6 +216,26 @@ impl Queue {
             // An idle worker has to learn the new time.
             self.for_workers.notify_one();
         }
+    }
+
+    /// A worker leaves a step to wait for files.
+    pub fn wait_begins(&self) {
+        self.lock().parked += 1;
+    }
+
+    /// The wait of such a step is over: a worker is to finish it.
+    pub fn wait_is_over(&self, over: Over) {
+        let mut state = self.lock();
+        state.parked -= 1;
+        state.over.push_back(Box::new(over));
+        drop(state);
+        self.for_workers.notify_one();
+    }
+
+    /// The steps whose wait is over, and that no worker took before the end.
+    pub fn left_over(&self) -> Vec<Over> {
+        let mut state = self.lock();
+        state.over.drain(..).map(|over| *over).collect()
     }
 
     /// Nothing is handed out for a while: the disk is full, or the system short of something.
@@ -334,9 +361,10 @@ impl Later {
 impl State {
     fn glance(&self) -> Glance {
         Glance {
-            left: self.left + self.adopted.len(),
+            left: self.left + self.adopted.len() + self.over.len(),
             later: self.later.items.len(),
             working: self.working,
+            parked: self.parked,
             taken: self.taken,
             woken: self.woken,
             stopped: self.stopped,
@@ -344,6 +372,9 @@ impl State {
     }
 
     fn next(&mut self, now: Instant) -> Option<Work> {
+        if let Some(over) = self.over.pop_front() {
+            return Some(Work::Over(over));
+        }
         if let Some(claim) = self.adopted.pop_front() {
             return Some(Work::Adopted(claim));
         }

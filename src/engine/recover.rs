@@ -29,7 +29,7 @@ impl Engine {
     pub(super) fn sort_claims(&self, listing: &AgentListing, room: usize, found: &mut Found) {
         for name in &listing.claimed {
             let agent = &listing.folders.agent;
-            if self.is_excluded(agent, name) {
+            if self.is_excluded(agent, name) || self.waits.holds(&(agent.clone(), name.clone())) {
                 continue;
             }
             let adopted = if found.adopted.len() < room {

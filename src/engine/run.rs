@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::attempt::{Began, Desk};
 use super::run_work::Worked;
+use super::waiting::Wait;
 use super::worker::Finished;
 use super::{Engine, Notice};
 use crate::error::{Fault, Kind, Result};
@@ -21,6 +22,7 @@ use crate::registry::Registry;
 use crate::runs::{self, now};
 use crate::state::{Effect, Event, Facts, Pending, RunState, RunStatus, StepResult, StepStatus};
 use crate::steps::globs;
+use crate::steps::prepare::Waiting;
 use crate::store::{PATIENCE, RunDir};
 use crate::task::{AgentName, Header, Task};
 use crate::workflow::Workflow;
@@ -40,7 +42,7 @@ pub(super) struct Host {
 pub(super) type Hosts = Mutex<HashMap<String, Arc<Host>>>;
 
 /// What became of a step's task.
-enum Passed {
+pub(super) enum Passed {
     /// It has a record: commit it, drop what comes next, retire it.
     Recorded(Box<Finished>),
     /// It is not to be done now: its file goes, and is dropped again when it is.
@@ -51,6 +53,8 @@ enum Passed {
     Lost(Box<Record>),
     /// Orch stops, and what came of it cannot be written down.
     Abandoned,
+    /// It waits for files, and needs no worker meanwhile.
+    Waits(Waiting, Box<Wait>),
 }
 
 impl Engine {
@@ -91,8 +95,14 @@ impl Engine {
         exhausted: Option<Fault>,
         desk: &mut Desk,
     ) {
+        let passed = self.pass_step(&mut claim, task, exhausted, desk);
+        self.leave_step(claim, passed, desk);
+    }
+
+    /// Does with a step's task what became of it.
+    pub(super) fn leave_step(&self, claim: Claim, passed: Result<Passed>, desk: &mut Desk) {
         let target = claim.target();
-        match self.pass_step(&mut claim, task, exhausted, desk) {
+        match passed {
             Ok(Passed::Recorded(finished)) => self.finish(claim, *finished, desk),
             Ok(Passed::Withdrawn) => {
                 if let Err(e) = self.mailbox.withdraw(&claim) {
@@ -104,6 +114,7 @@ impl Engine {
                 self.give_back_or_drop(claim);
             }
             Ok(Passed::Abandoned) => {}
+            Ok(Passed::Waits(waiting, wait)) => self.begin_to_wait(claim, waiting, *wait),
             Err(fault) if matches!(fault.kind, Kind::IoError | Kind::Busy) => {
                 self.trouble(&fault);
                 self.queue.pause(Duration::from_secs(1));
@@ -181,11 +192,12 @@ impl Engine {
             Worked::Stopped(record) => Ok(Passed::Stopped(record)),
             Worked::Lost(record) => Ok(Passed::Lost(record)),
             Worked::Abandoned => Ok(Passed::Abandoned),
+            Worked::Waits(waiting, wait) => Ok(Passed::Waits(waiting, wait)),
         }
     }
 
     /// The result goes to the log, if the step is still ours to finish.
-    fn commit_step(
+    pub(super) fn commit_step(
         &self,
         host: &Host,
         name: &str,

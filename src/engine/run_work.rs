@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::attempt::{Began, Desk, Tried, stamp};
 use super::plan::Plan;
 use super::run::Host;
+use super::waiting::Wait;
 use super::worker::{DirLock, Finished};
 use super::{Engine, Notice};
 use crate::error::{Fault, Kind, Result};
@@ -18,7 +19,6 @@ use crate::record::{Record, Status};
 use crate::runs::now;
 use crate::schema_check::Schema;
 use crate::state::{Event, Facts, Pending, RunState, StepResult, StepStatus};
-use crate::steps::globs;
 use crate::steps::prepare::{Ready, Scene, Waiting, output_file, prepare, schema};
 use crate::steps::result::{self, Outcome, Times};
 use crate::store::PATIENCE;
@@ -33,6 +33,8 @@ pub(super) enum Worked {
     Stopped(Box<Record>),
     Lost(Box<Record>),
     Abandoned,
+    /// It waits for files, and needs no worker meanwhile.
+    Waits(Waiting, Box<Wait>),
 }
 
 impl Engine {
@@ -74,7 +76,17 @@ impl Engine {
             let worked = match prepare(&scene) {
                 Err(fault) => self.invalid(claim, host, pending, attempt, fault, began),
                 Ok(Ready::Wait(waiting)) => {
-                    self.wait_for_files(claim, host, pending, attempt, &waiting, desk)
+                    let wait = Wait {
+                        run: host.run.id().to_owned(),
+                        pending: Pending {
+                            attempts: attempt,
+                            ..pending.clone()
+                        },
+                        retries: most,
+                        delay,
+                        before: Duration::ZERO,
+                    };
+                    return Ok(Worked::Waits(waiting, Box::new(wait)));
                 }
                 Ok(Ready::Act(act)) => self.act(claim, host, &state, pending, attempt, &act),
                 Ok(Ready::Run(plan)) => {
@@ -133,7 +145,7 @@ impl Engine {
         }
     }
 
-    fn retried(&self, host: &Host, task: &str, attempt: u32) -> Result<RunState> {
+    pub(super) fn retried(&self, host: &Host, task: &str, attempt: u32) -> Result<RunState> {
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
         let event = Event::Retried {
@@ -264,58 +276,6 @@ impl Engine {
             .clone()
             .unwrap_or_else(|| Fault::new(Kind::StepFailed, "invalid"));
         let result = result::invalid(step, fault, pending.visit, attempt, &times(&record));
-        Worked::Result(Box::new(result), Box::new(Finished::without_output(record)))
-    }
-
-    /// Waits for files: woken by the clock, and by whatever wakes a worker.
-    pub(super) fn wait_for_files(
-        &self,
-        claim: &Claim,
-        host: &Host,
-        pending: &Pending,
-        attempt: u32,
-        waiting: &Waiting,
-        desk: &Desk,
-    ) -> Worked {
-        let began = Began::now();
-        let deadline = Instant::now() + waiting.timeout;
-        let mut polls = 0_u64;
-        let mut record =
-            self.step_record(claim, host.run.id(), &pending.step, Status::Succeeded, None);
-        record.attempt = attempt;
-        let files = loop {
-            polls += 1;
-            let found = globs::matches(&self.mailbox.root.path, &waiting.glob).unwrap_or_default();
-            if found.len() as u64 >= waiting.min_count || Instant::now() >= deadline {
-                break found;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if desk.wake.sleep(waiting.poll.min(left)) == Woken::Stopped
-                || !claim.is_ours().unwrap_or(true)
-            {
-                record.status = Status::Interrupted;
-                return Worked::Stopped(Box::new(record));
-            }
-        };
-        stamp(&mut record, began);
-        let Some(id) = host.workflow.find(&pending.step) else {
-            return Worked::Abandoned;
-        };
-        let step = host.workflow.step(id);
-        let visit = (pending.visit, attempt);
-        let result = result::wait_result(
-            step,
-            visit,
-            &times(&record),
-            &files,
-            polls,
-            waiting.min_count,
-        );
-        record.exit_code = Some(result.exit_code);
-        if let Some(fault) = &result.error {
-            record.status = Status::TimedOut;
-            record.error = Some(fault.clone());
-        }
         Worked::Result(Box::new(result), Box::new(Finished::without_output(record)))
     }
 

@@ -45,12 +45,13 @@ impl Engine {
         while let Some(work) = self.queue.take() {
             let name = match &work {
                 Work::Look(item) => Some((item.folders.agent.clone(), item.name.clone())),
-                Work::Adopted(_) => None,
+                Work::Adopted(_) | Work::Over(_) => None,
             };
             let _done = Done(&self.queue, name);
             match work {
                 Work::Look(item) => self.look(item, &mut desk),
                 Work::Adopted(claim) => self.take_over(claim, &mut desk),
+                Work::Over(over) => self.end_wait(*over, &mut desk),
             }
         }
     }

@@ -24,13 +24,51 @@ const MAX_DEPTH: usize = 128;
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for a pattern that is none or leads out of the root.
 pub fn matches(root: &Path, pattern: &str) -> io::Result<Vec<String>> {
+    Ok(look(root, pattern)?.files)
+}
+
+/// What a look for files found, and on what that depends.
+#[derive(Debug, Default)]
+pub struct Look {
+    /// The files, as [`matches`] gives them.
+    pub files: Vec<String>,
+    /// The folders that were gone through. As long as nothing comes or goes in them, another look
+    /// finds the same.
+    pub folders: Vec<Seen>,
+}
+
+/// A folder that a look went through.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Seen {
+    /// Relative to the root; empty for the root itself.
+    pub folder: String,
+    /// The one name in it that matters, or any.
+    pub name: Option<String>,
+}
+
+/// Looks for the files that a pattern matches.
+///
+/// # Errors
+/// As [`matches`].
+pub fn look(root: &Path, pattern: &str) -> io::Result<Look> {
     let mut found = BTreeSet::new();
-    walk(root, pattern, &mut |path| {
+    let mut folders = Vec::new();
+    let mut each = |path| {
         found.insert(path);
         true
-    })?;
-    // Texts are ordered by their bytes.
-    Ok(found.into_iter().collect())
+    };
+    let mut seen = |folder: &str, name: Option<&str>| {
+        folders.push(Seen {
+            folder: folder.to_owned(),
+            name: name.map(str::to_owned),
+        });
+    };
+    walk(root, pattern, &mut each, &mut seen)?;
+    Ok(Look {
+        // Texts are ordered by their bytes.
+        files: found.into_iter().collect(),
+        folders,
+    })
 }
 
 /// Whether a pattern matches anything.
@@ -39,10 +77,11 @@ pub fn matches(root: &Path, pattern: &str) -> io::Result<Vec<String>> {
 /// As [`matches`].
 pub fn exists(root: &Path, pattern: &str) -> io::Result<bool> {
     let mut any = false;
-    walk(root, pattern, &mut |_| {
+    let mut each = |_| {
         any = true;
         false
-    })?;
+    };
+    walk(root, pattern, &mut each, &mut |_, _| {})?;
     Ok(any)
 }
 
@@ -96,7 +135,15 @@ impl Part {
     }
 }
 
-fn walk(root: &Path, pattern: &str, each: &mut dyn FnMut(String) -> bool) -> io::Result<()> {
+/// Is told of every folder before it is looked at, and of the only name in it that matters.
+type OnFolder<'f> = dyn FnMut(&str, Option<&str>) + 'f;
+
+fn walk(
+    root: &Path,
+    pattern: &str,
+    each: &mut dyn FnMut(String) -> bool,
+    seen: &mut OnFolder<'_>,
+) -> io::Result<()> {
     let texts = paths::parts(root, pattern)?;
     let parts = texts
         .iter()
@@ -111,6 +158,7 @@ fn walk(root: &Path, pattern: &str, each: &mut dyn FnMut(String) -> bool) -> io:
     let mut at = 0;
     for part in folders {
         let Part::Name(name) = part else { break };
+        seen(&path, Some(name));
         match absent_is_none(dir.sub(name))? {
             Some(next) => dir = next,
             None => return Ok(()),
@@ -119,6 +167,7 @@ fn walk(root: &Path, pattern: &str, each: &mut dyn FnMut(String) -> bool) -> io:
         at += 1;
     }
     if let (Part::Name(name), true) = (last, at == folders.len()) {
+        seen(&path, Some(name));
         let meta = absent_is_none(dir.look(name))?;
         if meta.is_some_and(|meta| is_file_or_folder(meta.kind)) {
             each(join(&path, name));
@@ -127,7 +176,8 @@ fn walk(root: &Path, pattern: &str, each: &mut dyn FnMut(String) -> bool) -> io:
     }
     let walk = Walk { parts: &parts };
     let places = walk.closed(BTreeSet::from([at]));
-    walk.folder(&dir, &path, &places, 0, each).map(|_| ())
+    walk.folder(&dir, &path, &places, (each, seen), 0)
+        .map(|_| ())
 }
 
 /// A walk below the folder where the wildcards begin. The places are the parts that the next name
@@ -153,9 +203,10 @@ impl Walk<'_> {
         dir: &Dir,
         path: &str,
         places: &BTreeSet<usize>,
+        (each, seen): (&mut dyn FnMut(String) -> bool, &mut OnFolder<'_>),
         depth: usize,
-        each: &mut dyn FnMut(String) -> bool,
     ) -> io::Result<bool> {
+        seen(path, None);
         for (name, kind) in entries(dir)? {
             let after = self.after(places, &name);
             let path = join(path, &name);
@@ -168,7 +219,7 @@ impl Walk<'_> {
                 continue;
             }
             if let Some(sub) = absent_is_none(dir.sub(&name))?
-                && !self.folder(&sub, &path, &after, depth + 1, each)?
+                && !self.folder(&sub, &path, &after, (&mut *each, &mut *seen), depth + 1)?
             {
                 return Ok(false);
             }

@@ -21,6 +21,7 @@
 //! - `shipped`: the workflows and the schema that come with orch
 //! - `signals`: watchers that are stopped or killed with agents running
 //! - `strays`: what lies in an inbox and is not a task, and folders that lead elsewhere
+//! - `waits`: steps that wait for files: what wakes them, what ends them, and what they cost
 //! - `watchers`: several watchers on one root, and watchers inside agents
 //! - `workflows`: runs as a person starts, stops, resumes and examines them
 
@@ -46,5 +47,6 @@ mod sending;
 mod shipped;
 mod signals;
 mod strays;
+mod waits;
 mod watchers;
 mod workflows;
