@@ -4,6 +4,8 @@
 //! queue and sees it through to the end, its process included. The main thread starts no agent:
 //! what is adopted from dead parents arrives there, and must not be mixed with children of its own.
 //!
+//! Steps that wait for files need no worker: one more thread attends to all of them.
+//!
 //! The engine never prints. What happens goes to a [`Listener`].
 
 mod actions;

@@ -221,36 +221,6 @@ steps:
 }
 
 #[test]
-fn a_wait_ends_when_the_files_are_there() {
-    let bed = bed(
-        "steps:\n  - {name: wait, wait_for: {glob: 'drop/*.txt', timeout_sec: 50, poll_ms: 20, min_count: 2}}\n",
-    );
-    bed.write("drop/a.txt", "");
-    let going = bed.orch(["run", "w"]).start();
-    wait_for("the wait to begin", || {
-        bed.ls("inbox/orch")
-            .iter()
-            .any(|name| name.contains("wait"))
-    });
-    bed.write("drop/b.txt", "");
-    going.wait().expect(0);
-    let result = result(&bed, "wait");
-    assert_eq!(result["files"], json!(["drop/a.txt", "drop/b.txt"]));
-    assert!(result["poll_count"].as_u64() >= Some(1));
-    assert!(result["wait_duration_ms"].is_u64());
-}
-
-#[test]
-fn a_wait_in_vain_is_exit_code_124() {
-    let bed = bed(
-        "steps:\n  - {name: wait, wait_for: {glob: 'drop/*.txt', timeout_sec: 1, poll_ms: 50}}\n",
-    );
-    run(&bed, &[]).expect(1);
-    failed_with(&result(&bed, "wait"), 124, "TimeoutExpired");
-    assert_eq!(result(&bed, "wait")["files"], json!([]));
-}
-
-#[test]
 fn a_step_whose_when_is_false_is_skipped() {
     let step = |name: &str, when: &str| counted(name, "true", "x", &format!("    when: {when}\n"));
     let bed = bed(&format!(
