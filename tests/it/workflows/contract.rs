@@ -391,13 +391,7 @@ steps:
     );
     let stamp = result(&bed, "Override")["output"].clone();
     assert_eq!(stamp.as_str().unwrap().len(), "YYYYMMDDTHHMMSSZ\n".len());
-    assert_eq!(
-        result(&bed, "Wait")["more"]["files"]
-            .as_array()
-            .unwrap()
-            .len(),
-        2
-    );
+    assert_eq!(result(&bed, "Wait")["files"].as_array().unwrap().len(), 2);
     assert!(result(&bed, "Parse")["json_parse_error"].is_string());
     assert_eq!(result(&bed, "Never"), Value::Null);
 }
