@@ -74,12 +74,13 @@ fn lines(workflow: &Workflow, overlay: Option<&Overlay>) -> Vec<Line> {
             .find(|line| line.from == edge.from && line.to == edge.to);
         match same {
             Some(line) => {
+                // A way that is always open needs no reasons.
+                let is_open = |label: &str, aside: bool| label.is_empty() && !aside;
+                line.label = match is_open(&line.label, line.aside) || is_open(&label, aside) {
+                    true => String::new(),
+                    false => format!("{} / {label}", line.label),
+                };
                 line.aside &= aside;
-                line.label = [line.label.as_str(), &label]
-                    .into_iter()
-                    .filter(|part| !part.is_empty())
-                    .collect::<Vec<_>>()
-                    .join(" / ");
             }
             None => lines.push(Line {
                 from: edge.from,
@@ -113,9 +114,16 @@ fn label(step: &Step, edge: Edge) -> String {
     match (&step.flow, edge.kind) {
         (Flow::Rows { rows, .. }, EdgeKind::Next(index)) => rows
             .get(index)
-            .map(|row| row.guard.value.trim())
-            .filter(|guard| *guard != "true")
-            .map(short)
+            .map(|row| {
+                let guard = row.guard.value.trim();
+                let guard = Some(guard).filter(|guard| *guard != "true").map(short);
+                let lock = row
+                    .lock
+                    .as_ref()
+                    .map(|name| format!("locks {}", name.value));
+                let parts: Vec<String> = guard.into_iter().chain(lock).collect();
+                parts.join(", ")
+            })
             .unwrap_or_default(),
         (_, EdgeKind::Success) => String::new(),
         (_, EdgeKind::Limit) => match step.limit.as_ref().and_then(|limit| limit.max.most()) {
@@ -143,6 +151,15 @@ fn short(text: &str) -> String {
 
 /// What a step does, in a word or two.
 pub(super) fn subtitle(workflow: &Workflow, step: &Step) -> String {
+    let work = work(workflow, step);
+    match (&step.approval, &step.work) {
+        (None, _) => work,
+        (Some(approval), Work::Approval) => format!("{work} {}", approval.gate.value),
+        (Some(approval), _) => format!("{work}, approval {}", approval.gate.value),
+    }
+}
+
+fn work(workflow: &Workflow, step: &Step) -> String {
     match &step.work {
         Work::Agent(work) => match &work.who {
             Who::Agent { name, .. } => format!("agent {}", name.value),

@@ -135,3 +135,19 @@ fn providers_are_checked_by_the_keys_that_they_have() {
         }
     }
 }
+
+#[test]
+fn approvals_and_locks_are_drawn_and_an_open_way_needs_no_reasons() {
+    let text = with(
+        "  - name: a\n    command: [x]\n    output_capture: json\n    approval: money\n    on: {interrupted: {goto: b}}\n    next:\n      - {if: 'exit_code == 3', goto: _block, lock: spent}\n      - {if: 'true', goto: b}\n  - {name: b, approval: end}\n",
+    );
+    let mermaid = draw(&good(&text).workflow.unwrap(), Format::Mermaid, None);
+    for part in [
+        "$ x, approval money",
+        "a person approves end",
+        "|\"exit_code == 3, locks spent\"|",
+        "  s0 --> s1\n",
+    ] {
+        assert!(mermaid.contains(part), "{part}\n{mermaid}");
+    }
+}
