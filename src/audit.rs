@@ -13,7 +13,7 @@ mod verify;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::{Kind, Result};
+use crate::error::{Fault, Kind, Result};
 use crate::state::{RunState, RunStatus};
 use crate::store::{PATIENCE, RunDir};
 use crate::workflow::Workflow;
@@ -23,8 +23,10 @@ use crate::workflow::Workflow;
 pub struct Audit {
     /// The run.
     pub run: String,
-    /// How it stands, by its log.
+    /// How it stands: by its log, and where that leads nowhere, by what is kept.
     pub status: Option<RunStatus>,
+    /// Why it failed, if it did.
+    pub error: Option<Fault>,
     /// How many events its log has.
     pub events: u64,
     /// How many hashes were compared, those of the log's lines included.
@@ -112,15 +114,18 @@ impl Audit {
     }
 }
 
-/// Re-derives a run from its log, and compares everything that can be compared.
+/// Re-derives a run from its log, and compares everything that can be compared. Without a workflow
+/// (its copy was changed) the log is held against itself alone.
 ///
 /// # Errors
 /// Where the run is busy for too long, or its files cannot be read at all. What is wrong with them
 /// is not an error but a [`Finding`].
-pub fn audit(run: &RunDir, workflow: &Workflow) -> Result<Audit> {
+pub fn audit<'w>(run: &RunDir, workflow: impl Into<Option<&'w Workflow>>) -> Result<Audit> {
+    let workflow = workflow.into();
     let mut audit = Audit {
         run: run.id().to_owned(),
         status: None,
+        error: None,
         events: 0,
         hashes: 0,
         findings: Vec::new(),
@@ -141,8 +146,15 @@ pub fn audit(run: &RunDir, workflow: &Workflow) -> Result<Audit> {
     let log = run.open_log()?;
     drop(locked);
     let derived = derive::derive(run, workflow, log, kept.seq(), &mut audit)?;
-    kept.compare(&derived, &mut audit);
-    audit.status = (derived.state.seq > 0).then_some(derived.state.status);
+    if workflow.is_some() {
+        kept.compare(&derived, &mut audit);
+    }
+    let own = derived.whole.then(|| derived.state.clone());
+    let state = own.filter(|state| state.seq > 0).or_else(|| kept.state());
+    if let Some(state) = state {
+        audit.status = Some(state.status);
+        audit.error = state.error;
+    }
     verify::artifacts(run, &derived.files, &mut audit);
     verify::snapshots(run, &derived.state, &mut audit);
     verify::spec(run, &derived.state, &mut audit);

@@ -3,6 +3,7 @@
 //! Between the commands and the engine on one side and the store on the other. It decides nothing
 //! about a run (that is `flow`); of tasks it only drops those that a run waits for.
 
+pub mod ending;
 pub mod outline;
 pub mod values;
 
@@ -12,6 +13,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -133,7 +135,7 @@ pub fn load_runnable(root: &Path, word: &str) -> Result<(Workflow, Spec)> {
 ///
 /// # Errors
 /// As [`RunDir::lock`] and `load`; `StateNotFound` where the run has not begun.
-pub fn load(run: &RunDir, workflow: &Workflow) -> Result<RunState> {
+pub fn load(run: &RunDir, workflow: &Workflow) -> Result<Arc<RunState>> {
     begun(run, run.lock(PATIENCE)?.load(workflow)?)
 }
 
@@ -141,7 +143,11 @@ pub fn load(run: &RunDir, workflow: &Workflow) -> Result<RunState> {
 ///
 /// # Errors
 /// As [`load`], and where the event does not fit the state.
-pub fn apply(run: &RunDir, workflow: &Workflow, event: Event) -> Result<(RunState, Vec<Effect>)> {
+pub fn apply(
+    run: &RunDir,
+    workflow: &Workflow,
+    event: Event,
+) -> Result<(Arc<RunState>, Vec<Effect>)> {
     apply_with(run, workflow, |_| Ok(event))
 }
 
@@ -153,7 +159,7 @@ pub fn apply_with(
     run: &RunDir,
     workflow: &Workflow,
     event: impl FnOnce(&RunState) -> Result<Event>,
-) -> Result<(RunState, Vec<Effect>)> {
+) -> Result<(Arc<RunState>, Vec<Effect>)> {
     let locked = run.lock(PATIENCE)?;
     let state = begun(run, locked.load(workflow)?)?;
     let event = event(&state)?;
@@ -166,11 +172,20 @@ pub fn apply_with(
 /// # Errors
 /// Where an inbox cannot be written.
 pub fn drop_pending(mailbox: &Mailbox, state: &RunState) -> Result<()> {
+    drop_pending_after(mailbox, state, 0)
+}
+
+/// The same for the steps that came up after the task of this number: the others were dropped by
+/// whoever brought them up, or are when he is recovered.
+///
+/// # Errors
+/// As [`drop_pending`].
+pub fn drop_pending_after(mailbox: &Mailbox, state: &RunState, number: u64) -> Result<()> {
     if state.status != RunStatus::Running {
         return Ok(());
     }
     state
-        .pending
+        .pending_after(number)
         .iter()
         .try_for_each(|pending| drop_step(mailbox, &state.run_id, pending))
 }
@@ -207,11 +222,35 @@ fn drop_step(mailbox: &Mailbox, run_id: &str, pending: &Pending) -> Result<()> {
     }
 }
 
+/// Ends a run for good because it cannot be trusted, and its tasks, all but the one that found out.
+/// Whether that was necessary: one that has ended already stays as it is.
+///
+/// # Errors
+/// Where the disk refuses, or the run is busy: it is then not stopped, or some of its tasks are not.
+pub fn stop(
+    mailbox: &Mailbox,
+    run: &RunDir,
+    workflow: Option<&Workflow>,
+    fault: &Fault,
+    own: Option<&str>,
+) -> Result<bool> {
+    let Some(before) = run.lock(PATIENCE)?.stop(workflow, &now(), fault)? else {
+        return Ok(false);
+    };
+    let is_name = |pending: &Pending| TaskName::parse(&pending.task).is_ok();
+    let others = before.pending.into_iter();
+    let others: Vec<Pending> = others
+        .filter(|pending| own != Some(&pending.task) && is_name(pending))
+        .collect();
+    ending::cancel_tasks(mailbox, &others, fault)?;
+    Ok(true)
+}
+
 /// A state that has a first event.
 ///
 /// # Errors
 /// `StateNotFound` where the run has not begun.
-pub fn begun(run: &RunDir, state: RunState) -> Result<RunState> {
+pub fn begun(run: &RunDir, state: Arc<RunState>) -> Result<Arc<RunState>> {
     if state.seq > 0 {
         return Ok(state);
     }

@@ -171,6 +171,17 @@ impl Dir {
         )?))
     }
 
+    /// What lies at a path below this folder, the last link not followed. It opens nothing: who
+    /// compares what he sees with what was there before compares the folders on the way as well.
+    pub fn look_below(&self, path: &str) -> io::Result<Meta> {
+        path.split('/').try_for_each(component)?;
+        Ok(Meta::of(&fs::statat(
+            &self.fd,
+            path,
+            AtFlags::SYMLINK_NOFOLLOW,
+        )?))
+    }
+
     /// What `name` is, or `None` where there is nothing.
     pub fn find(&self, name: &str) -> io::Result<Option<Meta>> {
         match self.look(name) {

@@ -36,7 +36,7 @@ pub(super) struct Derived {
 /// Replays a log; `wanted` is the number of the event that `state.json` is at.
 pub(super) fn derive(
     run: &RunDir,
-    workflow: &Workflow,
+    workflow: Option<&Workflow>,
     log: Option<Log>,
     wanted: Option<u64>,
     audit: &mut Audit,
@@ -75,7 +75,7 @@ pub(super) fn derive(
 
 struct Walk<'a> {
     place: String,
-    workflow: &'a Workflow,
+    workflow: Option<&'a Workflow>,
     audit: &'a mut Audit,
     /// The hash of the line before.
     prev: String,
@@ -137,11 +137,12 @@ impl Walk<'_> {
     }
 
     fn apply(&mut self, number: u64, line: &Line, hash: &str) {
-        if !self.derived.whole {
+        let Some(workflow) = self.workflow.filter(|_| self.derived.whole) else {
+            self.derived.whole = false;
             return;
-        }
+        };
         let before = std::mem::replace(&mut self.derived.state, flow::nothing());
-        match flow::step(self.workflow, before.clone(), &line.at, &line.event) {
+        match flow::step(workflow, before.clone(), &line.at, &line.event) {
             Ok((mut state, effects)) => {
                 state.log_head = hash.to_owned();
                 self.derived.state = state;

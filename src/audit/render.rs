@@ -26,6 +26,9 @@ impl Audit {
             "{}: {verdict} ({status}, {events}, {} hashes compared)",
             self.run, self.hashes
         );
+        if let Some(fault) = &self.error {
+            let _ = writeln!(out, "  failed: {}", clean_line(&fault.message));
+        }
         for finding in &self.findings {
             let _ = writeln!(
                 out,

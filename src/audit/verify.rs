@@ -25,9 +25,9 @@ pub(super) struct Kept {
 impl Kept {
     pub(super) fn read(run: &RunDir, audit: &mut Audit) -> Result<Kept> {
         let place = format!("workspace/{}/{STATE_FILE}", run.id());
-        // What is not a plain file, or is a newer orch's, is told by whoever reads it for use.
+        // What is a newer orch's cannot be judged by this one.
         if let Err(fault) = run.peek()
-            && fault.kind != Kind::StateNotFound
+            && fault.kind == Kind::NewerVersion
         {
             return Err(fault);
         }
@@ -44,6 +44,11 @@ impl Kept {
     /// The number of the event that it is at.
     pub(super) fn seq(&self) -> Option<u64> {
         self.document.as_ref()?["seq"].as_u64()
+    }
+
+    /// The state that it holds, for where the log leads nowhere.
+    pub(super) fn state(&self) -> Option<RunState> {
+        serde_json::from_value(self.document.clone()?).ok()
     }
 
     /// Holds it against what the log adds up to.

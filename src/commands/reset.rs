@@ -8,14 +8,13 @@ use std::path::Path;
 
 use rustix::fs::FileType;
 
-use super::cancel::cancel_tasks;
 use super::run_target::{self, Named};
 use crate::cli;
 use crate::disk::{Disk, Durability};
 use crate::error::{Fault, Kind, Result, exit};
 use crate::mailbox::Mailbox;
 use crate::report::print_line;
-use crate::runs;
+use crate::runs::{self, ending::cancel_tasks};
 use crate::safety::{Dir, Meta};
 use crate::state::{Event, Pending};
 use crate::store::{PATIENCE, RunDir};
@@ -37,9 +36,11 @@ pub(super) fn run(root: Option<&Path>, words: &cli::RunWord) -> Result<u8> {
         Ok(Event::Reset)
     })?;
     // What was dropped before is nothing's any more; the new first step has another name.
-    cancel_tasks(&mailbox, &before)?;
+    let why = Fault::new(Kind::Cancelled, "its run was started over by `orch reset`");
+    cancel_tasks(&mailbox, &before, &why)?;
     let locked = run.lock(PATIENCE)?;
-    runs::drop_pending(&mailbox, &locked.load(&workflow)?)?;
+    let state = locked.load(&workflow)?;
+    runs::drop_pending(&mailbox, &state)?;
     drop(locked);
     let id = run.id();
     print_line(&format!(

@@ -16,7 +16,7 @@ use crate::runs;
 use crate::runtime;
 use crate::state::{Event, RunState, RunStatus};
 use crate::steps::globs;
-use crate::store::{PATIENCE, RunDir, Runs};
+use crate::store::{PATIENCE, RunDir, Runs, is_stopped};
 use crate::task::{AgentName, TaskName};
 use crate::workflow::Workflow;
 
@@ -40,7 +40,10 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Resume) -> Result<u8> {
         (found, _) => found?,
     };
     let run = runs.open(&run_id)?;
-    let workflow = runs::pinned(&run)?;
+    if !words.repair {
+        refuse_stopped(&run)?;
+    }
+    let workflow = stopping(&mailbox, &run, None, runs::pinned(&run))?;
     if words.repair {
         let state = run.lock(PATIENCE)?.rebuild(&workflow)?;
         eprintln!(
@@ -49,11 +52,12 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Resume) -> Result<u8> {
         );
     }
     let mut tail = Tail::from_now(&root, &run_id, words.json)?;
-    let state = go_on(&mailbox, &run, &workflow)?;
+    let went_on = go_on(&mailbox, &run, &workflow);
+    let state = stopping(&mailbox, &run, Some(&workflow), went_on)?;
     if state.status == RunStatus::Blocked {
         tail.print()?;
         match words.json {
-            true => drop(print_json(&state)?),
+            true => drop(print_json(&*state)?),
             false => say_blocked(&state),
         }
         return Ok(exit_code(&state));
@@ -101,20 +105,13 @@ impl<'a> Drive<'a> {
 
 /// Moves a blocked run on, if what it waited for is there now; one that was only interrupted needs
 /// nothing but somebody to work on it. Its pending steps are in their inboxes then.
-pub(super) fn go_on(mailbox: &Mailbox, run: &RunDir, workflow: &Workflow) -> Result<RunState> {
+pub(super) fn go_on(mailbox: &Mailbox, run: &RunDir, workflow: &Workflow) -> Result<Arc<RunState>> {
     let root = &mailbox.root.path;
     // One lock for all of it: another that resumes finds the run as it was, or as it goes on.
     let locked = run.lock(PATIENCE)?;
     let mut state = runs::begun(run, locked.load(workflow)?)?;
-    locked.verify(workflow)?;
-    if !state.status.is_final()
-        && let Err(fault) = locked.check_snapshots(&state)
-    {
-        let stopped = Event::Stopped {
-            fault: fault.clone(),
-        };
-        locked.apply(workflow, state, &runs::now(), stopped)?;
-        return Err(fault);
+    if !state.status.is_final() {
+        locked.check_snapshots(&state)?;
     }
     match state.status {
         RunStatus::Running => {}
@@ -129,6 +126,38 @@ pub(super) fn go_on(mailbox: &Mailbox, run: &RunDir, workflow: &Workflow) -> Res
     }
     runs::drop_pending(mailbox, &state)?;
     Ok(state)
+}
+
+/// A run that cannot be trusted is ended for good by whoever finds that out.
+fn stopping<T>(
+    mailbox: &Mailbox,
+    run: &RunDir,
+    workflow: Option<&Workflow>,
+    found: Result<T>,
+) -> Result<T> {
+    if let Err(fault) = &found
+        && matches!(fault.kind, Kind::SafetyViolation | Kind::StateCorrupted)
+    {
+        runs::stop(mailbox, run, workflow, fault, None)?;
+    }
+    found
+}
+
+/// One that was ended so is told with the same words and exit code as when it was found out.
+fn refuse_stopped(run: &RunDir) -> Result<()> {
+    let Ok(state) = run.peek() else {
+        return Ok(());
+    };
+    match &state.error {
+        Some(fault) if is_stopped(&state) => {
+            let id = run.id();
+            let message = clean_line(&format!("run `{id}` was stopped: {}", fault.message));
+            Err(Fault::new(fault.kind, message).hint(format!(
+                "it cannot go on; `orch audit {id}` names what differs, `orch reset {id}` starts it over"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn is_final(id: &str, status: RunStatus, state: &RunState) -> Fault {

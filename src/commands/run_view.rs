@@ -173,7 +173,8 @@ pub(super) fn show(root: &Arc<Root>, target: &RunStep, json: bool) -> Result<u8>
 fn state(run: &RunDir) -> Result<RunState> {
     match run.peek() {
         Err(fault) if fault.kind == Kind::StateNotFound => {
-            crate::runs::load(run, &crate::runs::pinned(run)?)
+            let state = crate::runs::load(run, &crate::runs::pinned(run)?)?;
+            Ok(Arc::unwrap_or_clone(state))
         }
         other => other,
     }

@@ -54,6 +54,7 @@ impl Engine {
             outputs: vec![(OUT, output)],
             next,
             changes: Changes::default(),
+            brought_up_after: None,
         })))
     }
 

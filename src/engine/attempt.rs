@@ -151,6 +151,7 @@ impl Engine {
                         outputs,
                         next: None,
                         changes: Changes::default(),
+                        brought_up_after: None,
                     })
                 });
                 return Ok(Tried::from(finished));

@@ -77,6 +77,7 @@ impl Engine {
             outputs,
             next,
             changes: Changes::default(),
+            brought_up_after: None,
         };
         Ok((finished, verdict))
     }

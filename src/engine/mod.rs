@@ -105,7 +105,7 @@ pub struct Engine {
     mailbox: Arc<Mailbox>,
     registry: Registry,
     runs: Runs,
-    hosts: run::Hosts,
+    hosts: Mutex<run::Hosts>,
     processes: Processes,
     watcher_id: String,
     options: Options,
@@ -160,7 +160,7 @@ impl Engine {
             .map_err(|e| Fault::io("prepare the workers of", &mailbox.root.path, &e))?;
         Ok(Engine {
             runs: Runs::new(mailbox.root.clone(), mailbox.disk()),
-            hosts: run::Hosts::default(),
+            hosts: Mutex::default(),
             mailbox,
             registry,
             processes,

@@ -6,7 +6,8 @@
 //! between is finished by whoever takes the claim over.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::attempt::{Began, Desk};
@@ -29,7 +30,7 @@ use crate::workflow::Workflow;
 use crate::workflow::model::StepId;
 
 /// No more runs than this are kept at hand; the others are opened again when they are needed.
-const AT_HAND: usize = 64;
+const AT_HAND: usize = 128;
 
 /// A run that this engine works on: its folder, and the workflow that it is pinned to.
 pub(super) struct Host {
@@ -38,8 +39,32 @@ pub(super) struct Host {
     pub(super) registry: Registry,
 }
 
-/// The runs at hand.
-pub(super) type Hosts = Mutex<HashMap<String, Arc<Host>>>;
+/// The runs at hand, each with the turn in which it was last asked for.
+#[derive(Default)]
+pub(super) struct Hosts {
+    turn: u64,
+    all: HashMap<String, (u64, Arc<Host>)>,
+}
+
+impl Hosts {
+    fn get(&mut self, run_id: &str) -> Option<Arc<Host>> {
+        self.turn += 1;
+        let (turn, host) = self.all.get_mut(run_id)?;
+        *turn = self.turn;
+        Some(host.clone())
+    }
+
+    /// One more, and the one that was not asked for the longest goes.
+    fn add(&mut self, run_id: &str, host: Arc<Host>) {
+        let oldest = self.all.iter().min_by_key(|(_, (turn, _))| *turn);
+        if self.all.len() >= AT_HAND
+            && let Some(oldest) = oldest.map(|(id, _)| id.clone())
+        {
+            self.all.remove(&oldest);
+        }
+        self.all.insert(run_id.to_owned(), (self.turn, host));
+    }
+}
 
 /// What became of a step's task.
 pub(super) enum Passed {
@@ -73,12 +98,56 @@ impl Engine {
         }
     }
 
-    /// Puts every pending step of a run into its inbox, unless it is there, claimed or done.
-    pub(super) fn drop_pending(&self, run_id: &str) -> Result<()> {
+    /// Puts every pending step of a run into its inbox that came up after the task of this number,
+    /// unless it is there or claimed; without a number, every one.
+    pub(super) fn drop_pending(&self, run_id: &str, after: Option<u64>) -> Result<()> {
         let host = self.host(run_id)?;
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
-        runs::drop_pending(&self.mailbox, &state)
+        runs::drop_pending_after(&self.mailbox, &state, after.unwrap_or(0))
+    }
+
+    /// The same once a step is committed: what does not pass by itself stops the run, and is no
+    /// reason to commit the step again.
+    pub(super) fn drop_or_stop(&self, run_id: &str, after: Option<u64>) -> io::Result<()> {
+        let fault = match self.drop_pending(run_id, after) {
+            Ok(()) => return Ok(()),
+            Err(fault) => fault,
+        };
+        let stopped = match Severity::of(&fault) {
+            Severity::Passing => Err(fault),
+            Severity::OfTheTask => Ok(()),
+            Severity::OfTheRun => self.stop_run(run_id, &fault, None),
+        };
+        stopped.map_err(|fault| io::Error::other(fault.message))
+    }
+
+    /// Ends a run for good, with the reason; `own` is the task that found out.
+    fn stop_run(&self, run_id: &str, fault: &Fault, own: Option<&str>) -> Result<()> {
+        let mut fault = fault.clone();
+        if fault.kind == Kind::Usage {
+            // An event of our own that does not fit: the state is not what it was taken for.
+            fault.kind = Kind::StateCorrupted;
+        }
+        let at_hand = self.hosts().get(run_id);
+        let stopped = match &at_hand {
+            Some(host) => runs::stop(&self.mailbox, &host.run, Some(&host.workflow), &fault, own),
+            None => {
+                let run = self.runs.open(run_id)?;
+                let workflow = runs::pinned(&run).ok();
+                runs::stop(&self.mailbox, &run, workflow.as_ref(), &fault, own)
+            }
+        };
+        self.hosts().all.remove(run_id);
+        if stopped? {
+            tracing::error!(run = run_id, %fault, "the run is stopped");
+            self.tell(run_id, &[Effect::Ended(RunStatus::Failed)]);
+        }
+        Ok(())
+    }
+
+    fn hosts(&self) -> MutexGuard<'_, Hosts> {
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The task of a claim, if it is a step of a run.
@@ -115,13 +184,29 @@ impl Engine {
             }
             Ok(Passed::Abandoned) => {}
             Ok(Passed::Waits(waiting, wait)) => self.begin_to_wait(claim, waiting, *wait),
-            Err(fault) if matches!(fault.kind, Kind::IoError | Kind::Busy) => {
+            Err(fault) => self.see_to_fault(claim, fault, desk),
+        }
+    }
+
+    /// A step that could not be passed: later, never, or not in a run that has to be stopped.
+    fn see_to_fault(&self, claim: Claim, fault: Fault, desk: &mut Desk) {
+        let run_id = self.step_task(&claim).and_then(|task| task.header.run);
+        let run_id = run_id.unwrap_or_default();
+        let passing = match Severity::of(&fault) {
+            Severity::Passing => Some(fault.clone()),
+            Severity::OfTheTask => None,
+            Severity::OfTheRun => self
+                .stop_run(&run_id, &fault, Some(claim.name.as_str()))
+                .err(),
+        };
+        match passing {
+            None => self.reject(claim, fault, desk),
+            Some(fault) => {
                 self.trouble(&fault);
                 self.queue.pause(Duration::from_secs(1));
                 let _ = desk.wake.sleep(Duration::from_secs(1));
                 self.give_back_or_drop(claim);
             }
-            Err(fault) => self.reject(claim, fault, desk),
         }
     }
 
@@ -167,6 +252,7 @@ impl Engine {
             facts: facts.clone(),
         };
         let others = state.pending.clone();
+        let before = state.tasks;
         let (state, effects) = locked.apply(&host.workflow, state, &now(), entered)?;
         drop(locked);
         self.tell(&run_id, &effects);
@@ -174,7 +260,9 @@ impl Engine {
         let Some(pending) = to_run(&effects) else {
             // Skipped, expanded or blocked: the log says so, and there is nothing to run.
             let record = self.step_record(claim, &run_id, &pending.step, Status::Succeeded, None);
-            return Ok(Passed::Recorded(Box::new(Finished::without_output(record))));
+            let mut finished = Finished::without_output(record);
+            finished.brought_up_after = Some(before);
+            return Ok(Passed::Recorded(Box::new(finished)));
         };
         let worked = match exhausted {
             Some(fault) => self.invalid(
@@ -230,6 +318,7 @@ impl Engine {
             changes: std::mem::take(&mut finished.changes),
             facts,
         };
+        finished.brought_up_after = Some(state.tasks);
         let others = state.pending.clone();
         let (state, effects) = locked.apply(&host.workflow, state, &now(), event)?;
         drop(locked);
@@ -305,9 +394,9 @@ impl Engine {
 
     /// The run at hand, opened where it is not yet. Its spec is checked against its hashes then.
     pub(super) fn host(&self, run_id: &str) -> Result<Arc<Host>> {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = self.hosts();
         if let Some(host) = hosts.get(run_id) {
-            return Ok(host.clone());
+            return Ok(host);
         }
         let run = self.runs.open(run_id)?;
         let workflow = runs::pinned(&run)?;
@@ -317,10 +406,7 @@ impl Engine {
             workflow,
             registry,
         });
-        if hosts.len() >= AT_HAND {
-            hosts.clear();
-        }
-        hosts.insert(run_id.to_owned(), host.clone());
+        hosts.add(run_id, host.clone());
         Ok(host)
     }
 }
@@ -336,6 +422,26 @@ impl Host {
                 ),
             )
         })
+    }
+}
+
+/// Whom a fault of a step's task concerns.
+enum Severity {
+    /// Nobody for long: the disk, or whoever holds the run.
+    Passing,
+    /// The task alone: no run waits for it, or none that this orch can read.
+    OfTheTask,
+    /// The run: it cannot go on, and would stand still for ever.
+    OfTheRun,
+}
+
+impl Severity {
+    fn of(fault: &Fault) -> Severity {
+        match fault.kind {
+            Kind::IoError | Kind::Busy => Severity::Passing,
+            Kind::InvalidTask | Kind::StateNotFound | Kind::NewerVersion => Severity::OfTheTask,
+            _ => Severity::OfTheRun,
+        }
     }
 }
 

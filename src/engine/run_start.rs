@@ -51,7 +51,7 @@ impl Engine {
         record.run = Some(run_id.clone());
         let started = || -> Result<()> {
             self.create_run(&run_id, &word, task)?;
-            self.drop_pending(&run_id)
+            self.drop_pending(&run_id, None)
         };
         // The id is written down before anything is made, so that a crash makes no second run.
         let committed = begun.is_some();

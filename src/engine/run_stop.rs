@@ -3,6 +3,8 @@
 //! A hard stop is an event like any other, so that the log tells of it; then what else the run has at
 //! work is ended. A run that has ended already is left alone.
 
+use std::sync::Arc;
+
 use super::Engine;
 use super::run::{Host, forged};
 use crate::error::{Fault, Kind, Result};
@@ -20,7 +22,7 @@ impl Engine {
         &self,
         host: &Host,
         locked: &Locked<'_>,
-        state: RunState,
+        state: Arc<RunState>,
         own: &str,
         fault: Fault,
     ) -> Fault {
@@ -46,7 +48,7 @@ impl Engine {
         claim: &Claim,
         host: &Host,
         locked: &Locked<'_>,
-        state: RunState,
+        state: Arc<RunState>,
     ) -> Fault {
         let run = host.run.id();
         if state.status.is_final() || host.workflow.on_violation == Violation::Reject {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::{Began, Desk, Tried, stamp};
@@ -42,7 +43,7 @@ impl Engine {
         &self,
         claim: &mut Claim,
         host: &Host,
-        mut state: RunState,
+        mut state: Arc<RunState>,
         pending: &Pending,
         facts: &Facts,
         desk: &mut Desk,
@@ -145,7 +146,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn retried(&self, host: &Host, task: &str, attempt: u32) -> Result<RunState> {
+    pub(super) fn retried(&self, host: &Host, task: &str, attempt: u32) -> Result<Arc<RunState>> {
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
         let event = Event::Retried {

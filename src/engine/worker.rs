@@ -37,6 +37,9 @@ pub(super) struct Finished {
     pub next: Option<Next>,
     /// What a step of a run changed in the canonical document.
     pub changes: Changes,
+    /// For a step of a run: what it brought up has a higher number than this. Where nobody knows,
+    /// everything that the run waits for is looked at.
+    pub brought_up_after: Option<u64>,
 }
 
 impl Engine {
@@ -159,7 +162,7 @@ impl Engine {
                 return Ok(());
             }
             Ok(Adoption::Committed(record)) => {
-                self.wrap_up(&mut claim, &record, desk);
+                self.wrap_up(&mut claim, &record, None, desk);
                 return Ok(());
             }
             Ok(Adoption::Unfinished) => {}
@@ -308,21 +311,22 @@ impl Engine {
             self.mailbox.commit(claim, record, &finished.outputs, next)
         });
         match committed {
-            Some(Commit::Done) => self.wrap_up(&mut claim, record, desk),
+            Some(Commit::Done) => {
+                self.wrap_up(&mut claim, record, finished.brought_up_after, desk);
+            }
             Some(Commit::Lost) => self.finish_cancelled(&claim, &finished),
             None => {}
         }
     }
 
     /// What is left to do of a committed task.
-    fn wrap_up(&self, claim: &mut Claim, record: &Record, desk: &Desk) {
+    fn wrap_up(&self, claim: &mut Claim, record: &Record, after: Option<u64>, desk: &Desk) {
         let retired = self.persist(claim, desk, |claim| {
             if let Some(agent) = record.next_agent() {
                 self.mailbox.drop_next(claim, &agent)?;
             }
             if let Some(run) = &record.run {
-                self.drop_pending(run)
-                    .map_err(|fault| io::Error::other(fault.message))?;
+                self.drop_or_stop(run, after)?;
             }
             self.mailbox.retire(claim, record.status)
         });
@@ -417,6 +421,7 @@ impl Finished {
             outputs: Vec::new(),
             next: None,
             changes: Changes::default(),
+            brought_up_after: None,
         }
     }
 }

@@ -105,6 +105,26 @@ pub fn step(
     Ok((flow.state, flow.effects))
 }
 
+/// What [`Event::Stopped`] makes of a state, all but its number: it needs no workflow, which may be
+/// what is wrong.
+#[must_use]
+pub fn stopped(mut state: RunState, at: &str, fault: &Fault) -> RunState {
+    state.error = Some(fault.clone());
+    end(&mut state, at, RunStatus::Failed);
+    state
+}
+
+/// Nothing is to be done any more.
+fn end(state: &mut RunState, at: &str, status: RunStatus) {
+    state.pending.clear();
+    state.blocks.clear();
+    state.loops.clear();
+    state.groups.clear();
+    state.governance.blocked_reason = None;
+    state.end_timestamp = Some(at.to_owned());
+    state.set_status(status);
+}
+
 /// One application of an event.
 struct Run<'w> {
     workflow: &'w Workflow,
@@ -261,13 +281,7 @@ impl Run<'_> {
     }
 
     fn end(&mut self, status: RunStatus) {
-        self.state.pending.clear();
-        self.state.blocks.clear();
-        self.state.loops.clear();
-        self.state.groups.clear();
-        self.state.governance.blocked_reason = None;
-        self.state.end_timestamp = Some(self.at.to_owned());
-        self.state.set_status(status);
+        end(&mut self.state, self.at, status);
         self.effects.push(Effect::Ended(status));
     }
 

@@ -56,6 +56,12 @@ impl RunState {
         (self.pending.get(place)?.task == task).then_some(place)
     }
 
+    /// The pending steps whose tasks have a higher number than this.
+    pub(crate) fn pending_after(&self, number: u64) -> &[Pending] {
+        let before = |pending: &Pending| self.number_of(&pending.task) <= Some(number);
+        &self.pending[self.pending.partition_point(before)..]
+    }
+
     /// The number in a task's name.
     fn number_of(&self, task: &str) -> Option<u64> {
         let rest = task.strip_prefix(self.run_id.as_str())?.strip_prefix('.')?;

@@ -7,8 +7,10 @@ use std::io::{self, Read, Write};
 
 use rustix::fs::FileType;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::STATE_FILE;
+use super::known::{Kept, Seal};
 use crate::disk::{Point, at};
 use crate::error::{Fault, Kind, Result};
 use crate::safety::{Dir, Meta};
@@ -16,10 +18,10 @@ use crate::state::{RunState, VERSION};
 
 const TEMP_FILE: &str = ".state.json.tmp";
 
-/// A state that was read, and how long its file is.
+/// A state that was read, and how its file looked.
 pub(super) struct Cached {
     pub(super) state: RunState,
-    pub(super) bytes: u64,
+    pub(super) kept: Kept,
 }
 
 #[derive(Deserialize)]
@@ -30,15 +32,15 @@ struct Version {
 /// What is kept, or nothing where it is missing or torn.
 pub(super) fn read(dir: &Dir) -> Result<Option<Cached>> {
     let path = dir.path().join(STATE_FILE);
-    let bytes = match bytes(dir) {
-        Ok(Some(bytes)) => bytes,
+    let (bytes, seal) = match bytes(dir) {
+        Ok(Some(found)) => found,
         Ok(None) => return Ok(None),
         Err(e) if e.kind() == io::ErrorKind::InvalidData => {
             return Err(Fault::new(
                 Kind::SafetyViolation,
                 format!("`{}` is not a plain file", path.display()),
             )
-            .hint("orch did not make it so; remove it, and it is made anew from the log"));
+            .hint("orch did not make it so"));
         }
         Err(e) => return Err(Fault::io("read", path, &e)),
     };
@@ -57,16 +59,46 @@ pub(super) fn read(dir: &Dir) -> Result<Option<Cached>> {
         )
         .hint("a newer orch wrote it: use that one; nothing was changed"));
     }
-    Ok(parsed.ok().map(|mut state| {
-        state.version = VERSION;
-        Cached {
-            state,
-            bytes: bytes.len() as u64,
+    match parsed {
+        Ok(mut state) => {
+            state.version = VERSION;
+            let kept = Kept::new(seal, &bytes);
+            Ok(Some(Cached { state, kept }))
         }
-    }))
+        // Torn, it is no JSON at all; of an older version, it may be something else.
+        Err(e) if version == u64::from(VERSION) && is_json(&bytes) => Err(Fault::new(
+            Kind::SafetyViolation,
+            format!("`{}` was changed, and not by orch: {e}", path.display()),
+        )
+        .hint("`orch audit` names what differs")),
+        Err(_) => Ok(None),
+    }
 }
 
-fn bytes(dir: &Dir) -> io::Result<Option<Vec<u8>>> {
+fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(bytes).is_ok()
+}
+
+/// Whether it still is what it was, by its looks, or by its bytes where looks may deceive.
+pub(super) fn is_same(dir: &Dir, kept: &mut Kept) -> Result<bool> {
+    let failed = |e: io::Error| Fault::io("read", dir.path().join(STATE_FILE), &e);
+    let found = dir.find(STATE_FILE).map_err(failed)?;
+    if found.is_none_or(|meta| !meta.is_plain() || Seal::of(&meta) != kept.seal) {
+        return Ok(false);
+    }
+    if kept.is_settled {
+        return Ok(true);
+    }
+    let Some((bytes, seal)) = bytes(dir).map_err(failed)? else {
+        return Ok(false);
+    };
+    let now = Kept::new(seal, &bytes);
+    let same = now.sha256 == kept.sha256;
+    *kept = now;
+    Ok(same)
+}
+
+fn bytes(dir: &Dir) -> io::Result<Option<(Vec<u8>, Seal)>> {
     let mut file = match dir.open(STATE_FILE) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         // What `O_NOFOLLOW` says of a link.
@@ -81,13 +113,13 @@ fn bytes(dir: &Dir) -> io::Result<Option<Vec<u8>>> {
     if !meta.is_plain() && !replaced {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.size).unwrap_or(0));
     file.read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
+    Ok(Some((bytes, Seal::of(&meta))))
 }
 
-/// Replaces what is kept, under the run's lock; gives the length of the file.
-pub(super) fn write(dir: &Dir, state: &RunState) -> io::Result<u64> {
+/// Replaces what is kept, under the run's lock.
+pub(super) fn write(dir: &Dir, state: &RunState) -> io::Result<Kept> {
     let mut bytes = serde_json::to_vec_pretty(state)?;
     bytes.push(b'\n');
     at(Point::RunStateWrite)?;
@@ -101,5 +133,7 @@ pub(super) fn write(dir: &Dir, state: &RunState) -> io::Result<u64> {
     file.write_all(&bytes)?;
     at(Point::RunStateRename)?;
     dir.rename_over(TEMP_FILE, STATE_FILE)?;
-    Ok(bytes.len() as u64)
+    // A rename stamps the file once more.
+    let seal = Seal::of(&Meta::of_file(&file)?);
+    Ok(Kept::new(seal, &bytes))
 }

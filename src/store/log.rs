@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::sha256;
 use crate::disk::{Disk, Point, at};
 use crate::error::{Fault, Kind, Result};
-use crate::safety::{Dir, FileId, Meta};
+use crate::safety::{Dir, Meta};
 use crate::state::{Checkpoint, Event};
 
 /// What stands for the hash of the line before the first.
@@ -90,7 +90,7 @@ impl Raw {
 #[derive(Debug)]
 pub(crate) struct Log {
     file: File,
-    id: FileId,
+    meta: Meta,
     len: u64,
     path: PathBuf,
 }
@@ -121,15 +121,16 @@ impl Log {
             .hint("a run's log is a regular file with one name; orch did not make it so")),
             Ok((meta, file)) => Ok(Some(Log {
                 file,
-                id: meta.id,
                 len: meta.size,
+                meta,
                 path,
             })),
         }
     }
 
-    pub(crate) fn id(&self) -> FileId {
-        self.id
+    /// How it looked when it was opened, or last changed by us.
+    pub(super) fn meta(&self) -> &Meta {
+        &self.meta
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -181,6 +182,7 @@ impl Log {
         };
         cut().map_err(|e| Fault::io("cut the torn end of", &self.path, &e))?;
         self.len = torn.start;
+        self.look_again();
         Ok(true)
     }
 
@@ -195,6 +197,7 @@ impl Log {
             return Err(Failed::Undone(fault));
         }
         self.len += line.len() as u64;
+        self.look_again();
         disk.sync_file(Point::RunLogSync, &self.file)
             .map_err(|error| {
                 let fault = Fault::io("make durable", &self.path, &error);
@@ -204,6 +207,13 @@ impl Log {
                     ),
                 )
             })
+    }
+
+    /// Where that fails, it looks changed to whoever compares, and is read again.
+    fn look_again(&mut self) {
+        if let Ok(meta) = Meta::of_file(&self.file) {
+            self.meta = meta;
+        }
     }
 
     fn write_once(&mut self, line: &[u8]) -> io::Result<()> {
@@ -224,16 +234,20 @@ impl Log {
     }
 
     /// Calls `each` with every line from the first on, and its number from 1.
-    pub(crate) fn each_line(&self, mut each: impl FnMut(u64, Raw) -> Result<()>) -> Result<()> {
+    pub(crate) fn each_line(&self, each: impl FnMut(u64, Raw) -> Result<()>) -> Result<()> {
+        self.each_line_after(0, 0, each)
+    }
+
+    /// The same for the lines after one that has this number and ends at this offset.
+    pub(super) fn each_line_after(
+        &self,
+        number: u64,
+        offset: u64,
+        mut each: impl FnMut(u64, Raw) -> Result<()>,
+    ) -> Result<()> {
         let failed = |e: io::Error| Fault::io("read", &self.path, &e);
-        let mut reader = BufReader::with_capacity(
-            64 * 1024,
-            At {
-                log: self,
-                offset: 0,
-            },
-        );
-        let (mut number, mut start) = (0, 0);
+        let mut reader = BufReader::with_capacity(64 * 1024, At { log: self, offset });
+        let (mut number, mut start) = (number, offset);
         loop {
             let mut bytes = Vec::new();
             if reader.read_until(b'\n', &mut bytes).map_err(failed)? == 0 {

@@ -6,10 +6,14 @@
 
 mod cache;
 mod create;
+mod draft;
+mod known;
 mod locked;
 pub mod log;
+mod replay;
 mod snapshots;
 mod spec;
+mod stop;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -27,13 +31,15 @@ pub use crate::canonical::sha256;
 pub use locked::Locked;
 pub use spec::Spec;
 pub(crate) use spec::{manifest, verified};
+pub use stop::is_stopped;
 
 use crate::disk::Disk;
 use crate::error::{Fault, Kind, Result};
 use crate::root::Root;
-use crate::safety::{Dir, FileId, Meta};
+use crate::safety::{Dir, Meta};
 use crate::state::RunState;
 use crate::suggest;
+use known::Known;
 use log::Log;
 
 /// How long a command waits for the lock of a run.
@@ -154,7 +160,8 @@ impl Runs {
             disk: self.disk,
             id: id.to_owned(),
             dir,
-            tail: Mutex::new(None),
+            known: Mutex::new(None),
+            sealed: Mutex::new(None),
             unsynced: AtomicBool::new(false),
         }
     }
@@ -167,25 +174,12 @@ pub struct RunDir {
     disk: Disk,
     id: String,
     dir: Dir,
-    /// The end of the log as this process last saw it; only good while the log is as long.
-    tail: Mutex<Option<Tail>>,
+    /// The state as this process last saw it; only good while the files look the same.
+    known: Mutex<Option<Known>>,
+    /// How the files of the spec looked when their hashes were last compared.
+    sealed: Mutex<Option<spec::Seals>>,
     /// A sync failed: what the kernel says of later ones is worth nothing.
     unsynced: AtomicBool,
-}
-
-/// What is known of the end of a log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Tail {
-    file: FileId,
-    /// How long the log is.
-    len: u64,
-    /// The number and the hash of its last line.
-    seq: u64,
-    head: String,
-    /// How many bytes it has that `state.json` does not know.
-    lag: u64,
-    /// How long `state.json` is.
-    state_bytes: u64,
 }
 
 impl RunDir {
@@ -224,7 +218,29 @@ impl RunDir {
     /// # Errors
     /// Where a file of it was changed or is missing: that is a safety violation.
     pub fn spec(&self) -> Result<Spec> {
-        spec::read(&self.dir)
+        let mut sealed = self.sealed.lock().unwrap_or_else(PoisonError::into_inner);
+        let (spec, seals) = spec::read_sealed(&self.dir)?;
+        *sealed = Some(seals);
+        Ok(spec)
+    }
+
+    /// That the spec is what it was when it was last read here. A look at the files is enough as
+    /// long as none looks different.
+    fn check_spec(&self) -> Result<()> {
+        let mut sealed = self.sealed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seals) = sealed.as_mut() {
+            seals.check(&self.dir)?;
+        }
+        Ok(())
+    }
+
+    /// That the spec is the one that the log names.
+    fn check_named_spec(&self, state: &RunState) -> Result<()> {
+        let named = state.variables.get("run").map(|run| &run["spec_sha256"]);
+        match named.and_then(serde_json::Value::as_str) {
+            Some(named) => spec::check_hash(&self.dir, named),
+            None => Ok(()),
+        }
     }
 
     /// Takes the run's lock, waiting for it no longer than `patience`.
@@ -262,15 +278,21 @@ impl RunDir {
         Log::open(&self.root.logs, &self.log_name())
     }
 
-    fn tail(&self) -> Option<Tail> {
-        self.tail
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    fn take_known(&self) -> Option<Known> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.take()
     }
 
-    fn set_tail(&self, tail: Option<Tail>) {
-        *self.tail.lock().unwrap_or_else(PoisonError::into_inner) = tail;
+    fn set_known(&self, known: Known) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+    }
+
+    /// Whether the log that this is known of was moved out of the way for a new one.
+    fn was_set_aside(&self, known: &Known) -> bool {
+        let aside = (1_u32..).map(|k| self.root.logs.find(&format!("{}~{k}.jsonl", self.id)));
+        aside
+            .map_while(|found| found.ok().flatten())
+            .any(|meta| meta.id == known.log.id)
     }
 
     fn is_unsynced(&self) -> bool {

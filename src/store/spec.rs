@@ -11,6 +11,7 @@ use std::path::Path;
 use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
 
+use super::known::Seal;
 use super::{read_below, sha256};
 use crate::disk::{Disk, Point, at};
 use crate::error::{Fault, Kind, Result};
@@ -120,16 +121,110 @@ impl Spec {
     }
 }
 
-/// Reads the spec of a run back; every byte must be as it was at its start.
-pub(super) fn read(run: &Dir) -> Result<Spec> {
+/// How the files of a spec looked when their hashes were compared.
+#[derive(Debug)]
+pub(super) struct Seals {
+    /// The hash of the whole spec.
+    sha256: String,
+    /// Every folder and file, by its path below the spec.
+    seals: Vec<(String, Seal)>,
+    /// Whether any later change will show.
+    are_settled: bool,
+}
+
+impl Seals {
+    /// That nothing was changed since. Only where something looks different is anything read.
+    pub(super) fn check(&mut self, run: &Dir) -> Result<()> {
+        if self.are_settled && self.hold(run) {
+            return Ok(());
+        }
+        let (spec, seals) = read_sealed(run)?;
+        if spec.sha256() != self.sha256 {
+            return Err(changed(run, MANIFEST, "was changed after the run began"));
+        }
+        *self = seals;
+        Ok(())
+    }
+
+    fn hold(&self, run: &Dir) -> bool {
+        let Ok(top) = run.sub(FOLDER) else {
+            return false;
+        };
+        let same = |(path, seal): &(String, Seal)| {
+            let meta = match path.is_empty() {
+                true => top.meta(),
+                false => top.look_below(path),
+            };
+            meta.is_ok_and(|meta| Seal::of(&meta) == *seal)
+        };
+        self.seals.iter().all(same)
+    }
+}
+
+/// Reads the spec of a run back, every byte as it was at its start, with nothing beside it; and how
+/// its files looked before that.
+pub(super) fn read_sealed(run: &Dir) -> Result<(Spec, Seals)> {
+    let top = run.sub(FOLDER).map_err(|e| unread(run, "", &e))?;
+    let mut seals = Vec::new();
+    let listed = seal_all(&top, "", MAX_DEPTH, &mut seals);
+    listed.map_err(|e| unread(run, "", &e))?;
+    let spec = read(run)?;
+    let is_known = |path: &str| {
+        let folder = || format!("{path}/");
+        path.is_empty()
+            || path == MANIFEST
+            || spec.files.contains_key(path)
+            || spec.files.keys().any(|file| file.starts_with(&folder()))
+    };
+    if let Some((path, _)) = seals.iter().find(|(path, _)| !is_known(path)) {
+        return Err(changed(run, path, "was put there after the run began"));
+    }
+    let seals = Seals {
+        sha256: spec.sha256(),
+        are_settled: seals.iter().all(|(_, seal)| seal.is_settled()),
+        seals,
+    };
+    Ok((spec, seals))
+}
+
+fn seal_all(
+    dir: &Dir,
+    path: &str,
+    depth: usize,
+    seals: &mut Vec<(String, Seal)>,
+) -> io::Result<()> {
+    seals.push((path.to_owned(), Seal::of(&dir.meta()?)));
+    let mut names = Vec::new();
+    dir.entries(|name, _| names.push(name.to_string_lossy().into_owned()))?;
+    for name in names {
+        let below = match path {
+            "" => name.clone(),
+            path => format!("{path}/{name}"),
+        };
+        let meta = dir.look(&name)?;
+        match meta.kind {
+            FileType::Directory if depth > 0 => {
+                seal_all(&dir.sub(&name)?, &below, depth - 1, seals)?;
+            }
+            _ => seals.push((below, Seal::of(&meta))),
+        }
+    }
+    Ok(())
+}
+
+/// Reads the files that the manifest names.
+fn read(run: &Dir) -> Result<Spec> {
     let (manifest, top) = manifest(run)?;
     let mut spec = Spec {
         workflow: manifest.workflow,
         files: BTreeMap::new(),
     };
     for (path, expected) in manifest.files {
-        let bytes = verified(&top, &path, &expected).map_err(|why| changed(run, &path, &why))?;
-        spec.files.insert(path, bytes);
+        match verified(&top, &path, &expected) {
+            Ok(bytes) => spec.files.insert(path, bytes),
+            Err(Unfit::Unread(e)) => return Err(unread(run, &path, &e)),
+            Err(why) => return Err(changed(run, &path, &why.to_string())),
+        };
     }
     match spec.files.contains_key(&spec.workflow) {
         true => Ok(spec),
@@ -141,27 +236,60 @@ pub(super) fn read(run: &Dir) -> Result<Spec> {
     }
 }
 
+/// That the manifest is the one with this hash, which the log names.
+pub(super) fn check_hash(run: &Dir, sha256: &str) -> Result<()> {
+    let (manifest, _) = manifest(run)?;
+    let mut bytes = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
+    bytes.push(b'\n');
+    match super::sha256(&bytes) == sha256 {
+        true => Ok(()),
+        false => Err(changed(run, MANIFEST, "was changed after the run began")),
+    }
+}
+
 /// The manifest of a run's spec, and the folder that it lies in.
 pub(crate) fn manifest(run: &Dir) -> Result<(Manifest, Dir)> {
-    let top = run
-        .sub(FOLDER)
-        .map_err(|e| changed(run, "", &e.to_string()))?;
-    let bytes = read_below(&top, MANIFEST).map_err(|e| changed(run, MANIFEST, &e.to_string()))?;
+    let top = run.sub(FOLDER).map_err(|e| unread(run, "", &e))?;
+    let bytes = read_below(&top, MANIFEST).map_err(|e| unread(run, MANIFEST, &e))?;
     let manifest: Manifest =
         serde_json::from_slice(&bytes).map_err(|e| changed(run, MANIFEST, &e.to_string()))?;
     Ok((manifest, top))
 }
 
+/// What is wrong with a file of a spec.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unfit {
+    #[error("is not a path below the spec")]
+    NoPath,
+    #[error("was changed after the run began")]
+    Changed,
+    #[error("cannot be read: {0}")]
+    Unread(io::Error),
+}
+
 /// The bytes of a file whose hash is the expected one, or what is wrong with it.
-pub(crate) fn verified(top: &Dir, path: &str, expected: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn verified(top: &Dir, path: &str, expected: &str) -> Result<Vec<u8>, Unfit> {
     if !is_plain_path(path) {
-        return Err("is not a path below the spec".to_owned());
+        return Err(Unfit::NoPath);
     }
-    match read_below(top, path) {
-        Ok(bytes) if sha256(&bytes) == expected => Ok(bytes),
-        Ok(_) => Err("was changed after the run began".to_owned()),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Err("is missing".to_owned()),
-        Err(e) => Err(format!("cannot be read: {e}")),
+    let bytes = read_below(top, path).map_err(Unfit::Unread)?;
+    match sha256(&bytes) == expected {
+        true => Ok(bytes),
+        false => Err(Unfit::Changed),
+    }
+}
+
+/// What is not there, or is no file, was changed; whatever else the system says may pass.
+fn unread(run: &Dir, path: &str, error: &io::Error) -> Fault {
+    let is_gone = matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory
+    );
+    let is_link = error.raw_os_error() == Some(libc::ELOOP);
+    let is_odd = error.raw_os_error().is_none();
+    match is_gone || is_link || is_odd {
+        true => changed(run, path, &format!("cannot be read: {error}")),
+        false => Fault::io("read", run.path().join(FOLDER).join(path), error),
     }
 }
 
@@ -172,7 +300,7 @@ fn changed(run: &Dir, path: &str, why: &str) -> Fault {
         format!("`{}` {why}", shown.display()),
     )
     .hint(
-        "a run is pinned to its copy of the spec; start a new run, or put the file back as it was",
+        "a run is pinned to its copy of the spec; `orch reset` starts it over, `orch run` another",
     )
 }
 

@@ -137,7 +137,7 @@ fn repair_goes_by_the_log() {
         .rebuild(&bed.workflow)
         .unwrap();
     assert_eq!(state.seq, 2);
-    assert_eq!(bed.load().unwrap(), state);
+    assert_eq!(bed.load().unwrap(), *state);
 }
 
 #[test]

@@ -232,3 +232,130 @@ fn a_task_names_no_workflow_outside_of_specs() {
     }
     assert_eq!(bed.ls("workspace"), [""; 0]);
 }
+
+/// Two steps: the first does something to its own run, the second must not happen.
+fn two(meddle: &str) -> Bed {
+    let bed = Bed::new();
+    let text = format!(
+        "version: \"1\"\nname: two\nsteps:\n  - {{name: first, command: [sh, ../outside/meddle.sh, {TWO}]}}\n  - {{name: second, command: [touch, ../outside/second]}}\n"
+    );
+    bed.write("specs/two.yaml", text);
+    // Longer than the clock that stamps files is coarse.
+    let script = format!("sleep 0.1\nW=workspace/$1 L=logs/$1.jsonl T=../outside/t\n{meddle}\n");
+    std::fs::write(bed.outside.join("meddle.sh"), script).unwrap();
+    let start = format!("---\nworkflow: two\nrun: {TWO}\n---\nplease\n");
+    bed.drop_task("two", "go", start);
+    bed
+}
+
+const TWO: &str = "20260101T000000Z-two-0001";
+
+/// What nobody but orch may change, how it is changed, and the exit code that tells it.
+const MEDDLING: [(&str, &str, u8); 8] = [
+    (
+        "the state, replaced",
+        r#"sed -i 's/"transitions": 0/"transitions": 9/' $W/state.json"#,
+        2,
+    ),
+    (
+        "the state, in place",
+        r#"sed 's/"transitions": 0/"transitions": 9/' $W/state.json > $T; cat $T > $W/state.json"#,
+        2,
+    ),
+    (
+        "the state, to something else",
+        r#"echo '{"version": 1}' > $W/state.json"#,
+        2,
+    ),
+    (
+        "a file of the spec",
+        "echo '# more' >> $W/spec/specs/two.yaml",
+        2,
+    ),
+    (
+        "one more file in the spec",
+        "mkdir $W/spec/specs/agents; echo x > $W/spec/specs/agents/shell.md",
+        2,
+    ),
+    ("the log, replaced", "sed -i '1s/please/pleasf/' $L", 3),
+    (
+        "the log, in place",
+        "sed '1s/please/pleasf/' $L > $T; cat $T > $L",
+        3,
+    ),
+    ("the end of the log", "head -n 1 $L > $T; cat $T > $L", 3),
+];
+
+/// The run has failed, and whoever is asked tells the same.
+fn assert_stopped(bed: &Bed, code: u8, story: &str) {
+    let kind = if code == 2 {
+        "SafetyViolation"
+    } else {
+        "StateCorrupted"
+    };
+    let text = bed.read(&format!("workspace/{TWO}/state.json"));
+    let state: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(state["status"], "failed", "{story}: {state}");
+    assert_eq!(state["error"]["kind"], kind, "{story}: {state}");
+    assert_eq!(state["pending"], serde_json::json!([]), "{story}");
+    let why = state["error"]["message"].as_str().unwrap();
+    for words in [["status", TWO], ["show", TWO]] {
+        let ran = bed.orch(words).run().expect(0);
+        assert!(
+            ran.stdout.contains("failed") && ran.stdout.contains(why),
+            "{story}: {ran:?}"
+        );
+    }
+    let ran = bed.orch(["resume", TWO]).run().expect(code.into());
+    assert!(ran.stderr.contains(why), "{story}: {ran:?}");
+    let ran = bed.orch(["audit", TWO]).run().expect(code.into());
+    assert!(
+        ran.stdout.contains("(failed,") && ran.stdout.contains(why),
+        "{story}: {ran:?}"
+    );
+    assert!(!bed.outside.join("second").exists(), "{story}: it went on");
+}
+
+#[test]
+fn what_a_step_does_to_its_own_run_stops_it_before_the_next() {
+    side_by_side(&MEDDLING, |(what, meddle, code)| {
+        let bed = two(meddle);
+        drain(&bed, None).expect(1);
+        assert_stopped(&bed, *code, what);
+        // Nothing is left that would start it again, or that is told twice.
+        drain(&bed, None).expect(0);
+        assert_stopped(&bed, *code, what);
+        bed.assert_nothing_runs();
+    });
+}
+
+#[test]
+fn what_is_done_to_a_run_while_nobody_watches_stops_it_as_well() {
+    side_by_side(&MEDDLING, |(what, meddle, code)| {
+        let bed = two("true");
+        assert!(drain(&bed, Some("kill:run.spawn")).was_killed());
+        let script = format!("W=workspace/{TWO} L=logs/{TWO}.jsonl T=../outside/t\n{meddle}\n");
+        let done = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(&bed.root)
+            .status();
+        assert!(done.unwrap().success(), "{what}");
+        drain(&bed, None).expect(1);
+        assert_stopped(&bed, *code, what);
+    });
+}
+
+#[test]
+fn a_state_that_is_lost_or_torn_or_only_touched_stops_nothing() {
+    let cases = [
+        "rm $W/state.json",
+        "head -c 100 $W/state.json > $T; cat $T > $W/state.json",
+        "touch $W/state.json $L $W/spec/specs/two.yaml",
+    ];
+    side_by_side(&cases, |harmless| {
+        let bed = two(harmless);
+        drain(&bed, None).expect(0);
+        assert!(bed.outside.join("second").exists(), "{harmless}");
+        bed.orch(["audit", TWO]).run().expect(0);
+    });
+}

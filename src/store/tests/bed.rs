@@ -131,14 +131,16 @@ impl Bed {
 
     pub(crate) fn apply(&self, state: RunState, event: Event) -> (RunState, Vec<Effect>) {
         let locked = self.run.lock(PATIENCE).unwrap();
-        locked.apply(&self.workflow, state, NOW, event).unwrap()
+        let applied = locked.apply(&self.workflow, state, NOW, event);
+        let (state, effects) = applied.unwrap();
+        (RunState::clone(&state), effects)
     }
 
     pub(crate) fn load(&self) -> Result<RunState> {
         // A handle of its own: nothing is remembered.
         let run = self.runs.open(RUN)?;
         let locked = run.lock(PATIENCE)?;
-        locked.load(&self.workflow)
+        locked.load(&self.workflow).map(Arc::unwrap_or_clone)
     }
 
     pub(crate) fn enter(&self, state: RunState) -> RunState {

@@ -71,7 +71,7 @@ fn a_changed_byte_in_the_log_is_found_beside_an_intact_state_too() {
 }
 
 #[test]
-fn a_changed_state_stops_with_exit_3_and_repair_makes_it_anew() {
+fn a_changed_state_is_made_anew_by_repair_and_stops_the_run_without() {
     let bed = blocked();
     let text = bed.read(&state_file(&bed));
     let changed = text.replacen("\"exit_code\": 0", "\"exit_code\": 7", 1);
@@ -80,12 +80,24 @@ fn a_changed_state_stops_with_exit_3_and_repair_makes_it_anew() {
     bed.write(&state_file(&bed), changed);
     let ran = bed.orch(["audit", "last"]).run().expect(3);
     says(&format!("{}{}", ran.stdout, ran.stderr), "exit_code");
-    let ran = bed.orch(["resume", "last"]).run().expect(3);
-    says(&ran.stderr, "state.json");
-    assert_eq!(counts(&bed), ["one"]);
     bed.orch(["resume", "last", "--repair"]).run().expect(0);
     assert_eq!(result(&bed, "one")["exit_code"], 0);
     assert_eq!(counts(&bed), ["one", "two"]);
+    bed.orch(["audit", "last"]).run().expect(0);
+
+    let bed = blocked();
+    let text = bed.read(&state_file(&bed));
+    bed.write(
+        &state_file(&bed),
+        text.replace("\"exit_code\": 0", "\"exit_code\": 7"),
+    );
+    for _ in 0..2 {
+        let ran = bed.orch(["resume", "last"]).run().expect(2);
+        says(&ran.stderr, "state.json");
+        assert_eq!(state(&bed)["status"], "failed");
+    }
+    assert_eq!(counts(&bed), ["one"]);
+    bed.orch(["reset", "last"]).run().expect(0);
     bed.orch(["audit", "last"]).run().expect(0);
 }
 
