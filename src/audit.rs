@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::error::{Fault, Kind, Result};
 use crate::state::{RunState, RunStatus};
-use crate::store::{PATIENCE, RunDir};
+use crate::store::{PATIENCE, RunDir, is_stopped};
 use crate::workflow::Workflow;
 
 /// What an audit found.
@@ -150,8 +150,10 @@ pub fn audit<'w>(run: &RunDir, workflow: impl Into<Option<&'w Workflow>>) -> Res
         kept.compare(&derived, &mut audit);
     }
     let own = derived.whole.then(|| derived.state.clone());
-    let state = own.filter(|state| state.seq > 0).or_else(|| kept.state());
-    if let Some(state) = state {
+    let own = own.filter(|state| state.seq > 0);
+    // Where the log itself was found changed, only what is kept says that the run was stopped.
+    let stopped = kept.state().filter(is_stopped);
+    if let Some(state) = stopped.or(own).or_else(|| kept.state()) {
         audit.status = Some(state.status);
         audit.error = state.error;
     }
