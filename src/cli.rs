@@ -60,6 +60,8 @@ pub enum Command {
     Cancel(Cancel),
     /// Go on with a run that is blocked or was interrupted
     Resume(Resume),
+    /// Correct the canonical document of a blocked run
+    Set(Set),
     /// Start a run over: its files, results and decisions go, its log stays
     Reset(RunWord),
     /// Check workflows: every fault with its place, and the proof that a run ends
@@ -233,6 +235,19 @@ pub struct Cancel {
 pub struct RunWord {
     /// Any unique part of a run's id, or `last`
     pub run: String,
+}
+
+/// `orch set`.
+#[derive(Debug, Args)]
+pub struct Set {
+    /// Any unique part of a run's id, or `last`
+    pub run: String,
+    /// What is set: a path under `state.` and a JSON value; all of them, or none
+    #[arg(value_name = "PATH=JSON", required = true)]
+    pub values: Vec<String>,
+    /// Why; the log keeps it
+    #[arg(long)]
+    pub note: String,
 }
 
 /// A command that tells of one run.

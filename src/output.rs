@@ -188,7 +188,8 @@ fn parse(bytes: &[u8]) -> Result<Value, Fault> {
 }
 
 /// Whether a document has lists or maps in each other beyond this many levels.
-fn is_deeper(document: &Value, levels: usize) -> bool {
+#[must_use]
+pub fn is_deeper(document: &Value, levels: usize) -> bool {
     let Some(left) = levels.checked_sub(1) else {
         return document.is_array() || document.is_object();
     };

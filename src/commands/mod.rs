@@ -22,6 +22,7 @@ mod run_tests;
 mod run_view;
 mod schema;
 mod send;
+mod set;
 mod show;
 mod status;
 mod target;
@@ -53,6 +54,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Cancel(words) => cancel::run(root, &words),
         Command::Resume(words) => resume::run(root, &words),
         Command::Reset(words) => reset::run(root, &words),
+        Command::Set(words) => set::run(root, &words),
         Command::Check(words) => check::run(root, &words),
         Command::Graph(words) => graph::run(root, &words),
         Command::Schema => schema::run(),

@@ -227,7 +227,8 @@ impl Engine {
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
         let Some(pending) = state.pending(&name).cloned() else {
-            if step_of(&name, &state).is_none() {
+            let given = step_of(&name, &state).and_then(|step| host.workflow.find(&step));
+            if given.is_none() {
                 return Err(self.intrusion(claim, &host, &locked, state));
             }
             return self.not_pending(claim, &host, &state);
@@ -463,6 +464,8 @@ pub(super) fn forged(run: &str) -> Fault {
 /// The step that a task of this run was for, if its number has been given out.
 fn step_of(task: &str, state: &RunState) -> Option<String> {
     let rest = task.strip_prefix(&state.run_id)?.strip_prefix('.')?;
-    let (number, step) = rest.split_once('-')?;
-    (number.parse::<u64>().ok()? <= state.tasks).then(|| step.to_owned())
+    let (text, step) = rest.split_once('-')?;
+    let number: u64 = text.parse().ok()?;
+    let given_out = (1..=state.tasks).contains(&number) && format!("{number:04}") == text;
+    given_out.then(|| step.to_owned())
 }

@@ -299,7 +299,11 @@ impl Run<'_> {
     }
 
     /// A person corrects the document: all of it, or nothing.
-    pub(super) fn corrected(&mut self, set: &Map<String, Value>) -> Result<(), Illegal> {
+    pub(super) fn corrected(
+        &mut self,
+        set: &Map<String, Value>,
+        note: &str,
+    ) -> Result<(), Illegal> {
         let mut document = self.state.state.clone();
         for (path, value) in set {
             let words: Vec<String> = path.split('.').map(str::to_owned).collect();
@@ -313,6 +317,13 @@ impl Run<'_> {
                 .map_err(|why| Illegal(format!("`state.{path}` cannot be set: {why}")))?;
         }
         self.state.state = document;
+        let Some(block) = self.state.blocks.first() else {
+            return illegal("nothing says where the run is blocked");
+        };
+        let id = self.id(&block.step)?;
+        let paths: Vec<String> = set.keys().map(|path| format!("`state.{path}`")).collect();
+        let reason = format!("{}: {note}", paths.join(", "));
+        self.checkpoint(id, "SET", "_block", &reason, Vec::new());
         Ok(())
     }
 

@@ -169,7 +169,9 @@ impl Run<'_> {
                 self.finished(pending, (**result).clone(), changes)
             }
             Event::Intruded { fault } if !status.is_final() => self.intruded(fault),
-            Event::Corrected { set, .. } if status == RunStatus::Blocked => self.corrected(set),
+            Event::Corrected { set, note } if status == RunStatus::Blocked => {
+                self.corrected(set, note)
+            }
             Event::Resumed { .. } if status == RunStatus::Blocked => self.resumed(),
             Event::Cancelled if !status.is_final() => {
                 self.end(RunStatus::Cancelled);

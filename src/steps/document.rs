@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::error::{Fault, Kind};
 use crate::flow::document::{compare, document, outside, told, violation};
 use crate::mailbox::{STATE, file_name};
-use crate::output::MAX_JSON_BYTES;
+use crate::output::{MAX_JSON_BYTES, MAX_JSON_DEPTH, is_deeper};
 use crate::safety::{Dir, Meta};
 use crate::state::{Changes, RunState, StepResult, StepStatus};
 use crate::steps::result::INVALID;
@@ -22,8 +22,6 @@ use crate::workflow::model::{Step, Text, Work};
 
 /// By this word a text asks for the document: `${STATE_FILE}` or `$ORCH_STATE_FILE`.
 pub const ASKED_BY: &str = "STATE_FILE";
-/// How deep a document may be nested: it has to fit into an event of the log, and that into a line.
-const MAX_DEPTH: usize = 64;
 /// The variable with its path.
 pub const VARIABLE: &str = "ORCH_STATE_FILE";
 
@@ -141,20 +139,14 @@ impl Document {
                 .hint(format!("`{file}` must be one JSON object, as it was"))
         };
         let after = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
-        if depth(&after) > MAX_DEPTH {
-            return Err(bad(format!("it is nested more than {MAX_DEPTH} deep")));
+        if is_deeper(&after, MAX_JSON_DEPTH) {
+            return Err(bad(format!(
+                "it is nested more than {MAX_JSON_DEPTH} levels deep"
+            )));
         }
         match after {
             Value::Object(after) => Ok(after),
             _ => Err(bad("it is not an object".to_owned())),
         }
-    }
-}
-
-fn depth(value: &Value) -> usize {
-    1 + match value {
-        Value::Array(items) => items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(fields) => fields.values().map(depth).max().unwrap_or(0),
-        _ => 0,
     }
 }

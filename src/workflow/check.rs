@@ -213,11 +213,19 @@ fn gates(workflow: &Workflow, out: &mut Gather<'_>) {
     }
 }
 
-/// `updates` names parts of the document that exist.
+/// `updates` names parts of the document that exist, and no two steps side by side the same.
 fn updates(workflow: &Workflow, out: &mut Gather<'_>) {
+    for id in workflow.ids() {
+        if let Work::Parallel(subs) = &workflow.step(id).work {
+            apart(workflow, subs, out);
+        }
+    }
     for part in workflow.steps.iter().flat_map(|step| &step.updates) {
         let root = part.value.split('.').next().unwrap_or_default();
-        if load::RESERVED_STATE.contains(&root) {
+        if part.value.split('.').any(str::is_empty) {
+            let message = format!("`{}` is not a part of the document", part.value);
+            out.hinted(part.place, message, "write it like `code` or `code.status`");
+        } else if load::RESERVED_STATE.contains(&root) {
             let message = format!("`{root}` is read-only and no part to update");
             out.fault(part.place, message);
         } else if !workflow.state.contains_key(root) {
@@ -226,6 +234,33 @@ fn updates(workflow: &Workflow, out: &mut Gather<'_>) {
             let hint = suggest::hint(root, &known)
                 .unwrap_or_else(|| "declare it under `state:`".to_owned());
             out.hinted(part.place, message, &hint);
+        }
+    }
+}
+
+/// What runs side by side is merged in no certain order, so the parts must not lie in each other.
+fn apart(workflow: &Workflow, subs: &[StepId], out: &mut Gather<'_>) {
+    let within = |one: &str, other: &str| {
+        let rest = one.strip_prefix(other);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    for (index, &sub) in subs.iter().enumerate() {
+        for part in &workflow.step(sub).updates {
+            let clash = subs[..index].iter().find(|other| {
+                let parts = &workflow.step(**other).updates;
+                parts.iter().any(|other| {
+                    within(&part.value, &other.value) || within(&other.value, &part.value)
+                })
+            });
+            if let Some(other) = clash {
+                let message = format!(
+                    "`{}` is updated by `{}` too, which runs side by side with this step",
+                    part.value,
+                    workflow.step(*other).name.value
+                );
+                let hint = "give each of them a part of its own, such as `code.a` and `code.b`";
+                out.hinted(part.place, message, hint);
+            }
         }
     }
 }

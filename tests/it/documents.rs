@@ -1,8 +1,10 @@
 //! Locked decisions and the canonical document: what is locked stays, and a step changes only what it
 //! may. Most agents here lie.
 
+use orch::disk::Point;
 use serde_json::{Value, json};
 
+use crate::crash::side_by_side;
 use crate::harness::{Bed, Ran};
 
 fn bed(rest: &str) -> Bed {
@@ -408,4 +410,273 @@ fn an_agent_gets_the_document_by_its_provider_too() {
     );
     run(&bed).expect(0);
     assert_eq!(state(&bed)["state"]["a"], 2);
+}
+
+/// Two steps; the first drops a task that nobody waits for, by the name and in the inbox given.
+fn intruded(on_violation: &str, inbox: &str, name: &str) -> Bed {
+    let bed = bed(&format!(
+        r#"on_violation: {on_violation}
+steps:
+  - name: one
+    command: [sh, -c, 'mkdir -p inbox/{inbox}; printf -- "---\nrun: %s\nstep: two\n---\nrm -rf\n" "$1" > inbox/{inbox}/$1.{name}.task', x, "${{run.id}}"]
+  - name: two
+    command: [sh, -c, 'echo two >> ../outside/count']
+"#
+    ));
+    bed.script("early", "cat; echo early >> ../outside/count");
+    bed
+}
+
+const INTRUDERS: [(&str, &str); 5] = [
+    ("shell", "0000-two"),
+    ("shell", "+1-two"),
+    ("shell", "0001-nobody"),
+    ("early", "0099-two"),
+    // The very task that will be pending, in the inbox of another.
+    ("early", "0002-two"),
+];
+
+#[test]
+fn a_task_that_the_run_does_not_wait_for_blocks_it() {
+    for (inbox, name) in INTRUDERS {
+        let bed = intruded("block", inbox, name);
+        let ran = run(&bed).expect(4);
+        says(&ran.stderr, "forged, early or in the wrong inbox");
+        says(&ran.stderr, name);
+        let after = state(&bed);
+        assert_eq!(
+            after["metadata"],
+            json!({"currentPhase": "two", "status": "blocked"})
+        );
+        assert_eq!(bed.count_lines("count"), 0, "{name}: nothing of it is run");
+        let target = format!("{inbox}/{}.{name}", only_run(&bed));
+        assert_eq!(bed.status(&target), "rejected");
+        bed.orch(["resume", "last"]).run().expect(0);
+        assert_eq!(
+            bed.count_lines("count"),
+            1,
+            "{name}: the real one is run once"
+        );
+        audit(&bed).expect(0);
+    }
+}
+
+#[test]
+fn a_task_that_the_run_does_not_wait_for_is_refused_alone_or_stops_it_as_the_workflow_says() {
+    for (inbox, name) in INTRUDERS {
+        let bed = intruded("reject", inbox, name);
+        run(&bed).expect(0);
+        assert_eq!(bed.count_lines("count"), 1, "{name}");
+        let target = format!("{inbox}/{}.{name}", only_run(&bed));
+        assert_eq!(bed.status(&target), "rejected");
+        let bed = intruded("stop", inbox, name);
+        let ran = run(&bed).expect(2);
+        says(&ran.stderr, name);
+        assert_eq!(state(&bed)["error"]["kind"], "SafetyViolation");
+        assert_eq!(bed.count_lines("count"), 0, "{name}");
+        bed.orch(["resume", "last"]).run().expect(64);
+    }
+}
+
+#[test]
+fn a_hard_stop_ends_what_else_the_run_has_at_work() {
+    let bed = bed(r#"steps:
+  - {name: decide, command: [echo, '{}'], output_capture: json, next: [{if: 'true', goto: both, lock: d}]}
+  - name: both
+    parallel:
+      - {name: sleeper, command: [sh, -c, 'touch started; sleep 600']}
+      - {name: liar, command: [sh, -c, 'while ! [ -e started ]; do sleep 0.02; done; echo 1 > "$1/../snapshots/d.json"', x, "${run.files}"]}
+"#);
+    let ran = bed.orch(["run", "w", "--jobs", "2"]).run().expect(2);
+    says(&ran.stderr, "snapshots/d.json");
+    bed.assert_nothing_runs();
+    let task = format!("shell/{}.0003-sleeper", only_run(&bed));
+    assert_eq!(bed.status(&task), "cancelled");
+}
+
+/// A run that is blocked until `state.n` is 2.
+fn waiting() -> Bed {
+    let bed = bed(
+        "state: {n: 1, deep: {a: x}}\nsteps:\n  - {name: one, requires: [{check: 'state.n == 2', reason: n is wrong}], command: [echo, \"${state.deep.a} ${state.new.b:-}\"]}\n",
+    );
+    run(&bed).expect(4);
+    bed
+}
+
+#[test]
+fn a_person_corrects_the_document_of_a_blocked_run() {
+    let bed = waiting();
+    let words = [
+        "set",
+        "last",
+        "state.n=2",
+        r#"state.deep.a="b c""#,
+        "state.new.b=[1]",
+    ];
+    let ran = bed
+        .orch(words.into_iter().chain(["--note", "as agreed"]))
+        .run()
+        .expect(0);
+    says(&ran.stdout, "state.deep.a = \"b c\"");
+    says(&ran.stdout, "orch resume");
+    let log = bed.orch(["log", "last"]).run().expect(0).stdout;
+    says(
+        &log,
+        "[one] one SET -> _block | `state.n`, `state.deep.a`, `state.new.b`: as agreed",
+    );
+    assert_eq!(state(&bed)["status"], "blocked", "nothing moves by itself");
+    bed.orch(["resume", "last"]).run().expect(0);
+    let after = state(&bed);
+    assert_eq!(after["step_results"]["one"]["output"], "b c [1]\n");
+    audit(&bed).expect(0);
+    let ran = bed
+        .orch(["set", "last", "state.n=3", "--note", "late"])
+        .run()
+        .expect(64);
+    says(&ran.stderr, "succeeded");
+}
+
+#[test]
+fn a_correction_that_is_not_valid_changes_nothing() {
+    let bed = waiting();
+    let log = format!("logs/{}.jsonl", only_run(&bed));
+    let before = bed.read(&log);
+    let table: [(&[&str], &str); 10] = [
+        (&["state.n=2", "state.deep=oops"], "is not JSON"),
+        (&["state.n=2", "deep.a=1"], "not a path under `state.`"),
+        (&["state.n=2", "state.=1"], "not a path under `state.`"),
+        (&["state.n=2", "state.a..b=1"], "not a path"),
+        (&["state.n=2", "state.n.x=1"], "not a map"),
+        (&["state.n=2", "state.n=3"], "twice"),
+        (&["state.n=2", "nonsense"], "`state.path=JSON`"),
+        (&["state.metadata.status=\"completed\""], "reserved"),
+        (&["state.governance={}"], "reserved"),
+        (&["state.n="], "is not JSON"),
+    ];
+    for (values, why) in table {
+        let words = ["set", "last"].iter().chain(values).chain(&["--note", "x"]);
+        let ran = bed.orch(words).run().expect(64);
+        says(&ran.stderr, why);
+        assert_eq!(bed.read(&log), before, "{values:?}");
+    }
+    bed.orch(["set", "last", "state.n=2"]).run().expect(64);
+    bed.orch(["set", "last", "state.n=2", "--note", " "])
+        .run()
+        .expect(64);
+    bed.orch(["set", "last", "--note", "x"]).run().expect(64);
+    let ran = bed
+        .orch(["set", "nobody", "state.n=2", "--note", "x"])
+        .run();
+    assert_ne!(ran.code(), 0);
+    says(&ran.stderr, "there is no run `nobody`");
+    assert_eq!(bed.read(&log), before);
+}
+
+#[test]
+fn an_agent_corrects_nothing() {
+    let bed = bed(&format!(
+        "state: {{n: 1}}\nsteps:\n  - {{name: liar, command: [sh, -c, '{} set last state.n=2 --note mine; echo $?']}}\n",
+        crate::harness::orch().display()
+    ));
+    run(&bed).expect(0);
+    let after = state(&bed);
+    assert_eq!(after["state"]["n"], 1);
+    assert_ne!(after["step_results"]["liar"]["output"], "0\n");
+}
+
+#[test]
+fn a_workflow_says_by_a_target_that_a_run_is_stopped() {
+    let bed = bed("steps:\n  - {name: one, command: ['false'], on: {failure: {goto: _stop}}}\n");
+    let ran = run(&bed).expect(2);
+    says(&ran.stderr, "exit code 1");
+    bed.orch(["check", "w"]).run().expect(0);
+    says(&bed.orch(["graph", "w"]).run().expect(0).stdout, "_stop");
+}
+
+const RUN: &str = "20260101T000000Z-w-0001";
+
+/// A decision that is another at every execution, and a part of the document that it updates.
+fn deciding() -> Bed {
+    let bed = bed(r#"state: {seen: {n: 0}}
+steps:
+  - name: decide
+    updates: [seen]
+    output_capture: json
+    command: [sh, -c, 'echo x >> ../outside/count; n=$(wc -l < ../outside/count); sed -i "s/\"n\": 0/\"n\": $n/" "$1"; echo "{\"n\": $n}"', x, "${STATE_FILE}"]
+    next: [{if: "output.n == state.seen.n", goto: act, lock: decision}]
+  - name: act
+    requires: [{check: 'snapshots.decision.status == "LOCKED"', stop: true}]
+    command: [echo, "${state.seen.n}"]
+"#);
+    bed.drop_task("w", "go", format!("---\nworkflow: w\nrun: {RUN}\n---\n"));
+    bed
+}
+
+fn drain(bed: &Bed, fault: Option<&str>) -> Ran {
+    let mut orch = bed.orch(["watch", "--drain", "--durability", "power"]);
+    if let Some(fault) = fault {
+        orch = orch.env("ORCH_FAULT", fault);
+    }
+    orch.run()
+}
+
+#[test]
+fn a_decision_is_locked_once_wherever_the_watcher_is_killed() {
+    let mut cases = Vec::new();
+    for point in Point::ALL {
+        let name = point.name();
+        let often = ["run.log", "run.state"]
+            .iter()
+            .any(|part| name.starts_with(part));
+        if name.starts_with("run.snapshot") || *point == Point::RunDocument || often {
+            let most = if often { 5 } else { 1 };
+            cases.extend((1..=most).map(|nth| (name, nth)));
+        }
+    }
+    assert!(cases.len() > 20, "{cases:?}");
+    side_by_side(&cases, |(name, nth)| {
+        let story = format!("kill -9 before {name} for the {nth}th time");
+        let bed = deciding();
+        let ran = drain(&bed, Some(&format!("kill:{name}:{nth}")));
+        assert!(ran.was_killed() || ran.code() == 0, "{story}: {ran:?}");
+        if name.starts_with("run.snapshot") {
+            assert!(ran.was_killed(), "{story}");
+        }
+        drain(&bed, None).expect(0);
+        let after = state(&bed);
+        assert_eq!(after["status"], "succeeded", "{story}");
+        let n = &after["state"]["seen"]["n"];
+        let folder = format!("workspace/{RUN}/snapshots");
+        assert_eq!(bed.ls(&folder), ["decision.json"], "{story}");
+        assert_eq!(
+            bed.read(&format!("{folder}/decision.json")),
+            format!("{{\"n\":{n}}}"),
+            "{story}"
+        );
+        assert_eq!(
+            after["step_results"]["act"]["output"],
+            format!("{n}\n"),
+            "{story}"
+        );
+        bed.orch(["audit", RUN]).run().expect(0);
+    });
+}
+
+#[test]
+fn what_a_crash_kept_from_being_locked_is_gone_after_it() {
+    let bed = bed(r#"steps:
+  - name: decide
+    output_capture: json
+    command: [sh, -c, 'echo x >> ../outside/count; echo "{\"n\": $(wc -l < ../outside/count)}"']
+    next: [{if: "output.n == 1", goto: _end, lock: decision}, {if: "true", goto: _fail, reason: another time}]
+"#);
+    bed.drop_task("w", "go", format!("---\nworkflow: w\nrun: {RUN}\n---\n"));
+    // The third event is the result.
+    assert!(drain(&bed, Some("kill:run.log-append:3")).was_killed());
+    let folder = format!("workspace/{RUN}/snapshots");
+    assert_eq!(bed.ls(&folder), ["decision.json"]);
+    drain(&bed, None);
+    assert_eq!(state(&bed)["error"]["message"], "another time");
+    assert_eq!(bed.ls(&folder), [""; 0]);
+    bed.orch(["audit", RUN]).run().expect(0);
 }

@@ -1,13 +1,13 @@
 //! Small random workflows, and events thrown at them: what must be true of every run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::player::{Player, label, result, workflow};
 use crate::error::{Fault, Kind};
-use crate::state::{Effect, Event, Pending, RunStatus};
-use crate::workflow::model::{Number, Workflow};
+use crate::state::{Changes, Effect, Event, Pending, RunStatus, StepResult};
+use crate::workflow::model::{Capture, Number, Workflow};
 
 /// Numbers from a seed: the same on every machine.
 struct Dice(u64);
@@ -44,11 +44,13 @@ fn any_text(dice: &mut Dice) -> String {
     let count = 2 + dice.roll(4);
     let names: Vec<String> = (0..count).map(|n| format!("S{n}")).collect();
     let mut targets: Vec<&str> = names.iter().chain(&names).map(String::as_str).collect();
-    targets.extend(["_end", "_fail", "_block"]);
+    targets.extend(["_end", "_fail", "_block", "_stop"]);
     let strict = dice.chance(50);
+    let on_violation = dice.pick(&["reject", "block", "stop"]);
     let most = 4 + dice.roll(90);
-    let mut text =
-        format!("strict_flow: {strict}\nmax_transitions: {most}\nstate: {{n: 0}}\nsteps:\n");
+    let mut text = format!(
+        "strict_flow: {strict}\nmax_transitions: {most}\non_violation: {on_violation}\nstate: {{n: 0, u: {{a: 0}}, v: {{a: 0}}}}\nsteps:\n"
+    );
     for name in &names {
         text += &any_step(dice, name, &targets);
     }
@@ -67,17 +69,25 @@ fn any_step(dice: &mut Dice, name: &str, targets: &[&str]) -> String {
     };
     let on_limit = dice.pick(&["_end", "_fail", "_block"]);
     let limit = 1 + dice.roll(5);
-    let flow = any_flow(dice, targets);
+    let flow = match work == "command: [x]" && dice.chance(40) {
+        true => any_lock(dice, targets),
+        false => any_flow(dice, targets),
+    };
+    let updates = match work == "command: [x]" && dice.chance(50) {
+        true => ", updates: [u]",
+        false => "",
+    };
     let gates = any_gates(dice);
     let once = if dice.chance(15) { ", once: true" } else { "" };
     format!(
-        "- {{name: {name}, {work}, max_visits: {limit}, on_limit: {on_limit}{flow}{gates}{once}}}\n"
+        "- {{name: {name}, {work}, max_visits: {limit}, on_limit: {on_limit}{flow}{gates}{once}{updates}}}\n"
     )
 }
 
 fn sub(dice: &mut Dice, name: &str, suffix: char) -> String {
     let gates = any_gates(dice);
-    format!("{{name: {name}{suffix}, command: [x]{gates}}}")
+    let part = if suffix == 'p' { "u.p" } else { "u.q" };
+    format!("{{name: {name}{suffix}, command: [x], updates: [{part}]{gates}}}")
 }
 
 fn any_loop(dice: &mut Dice, name: &str) -> String {
@@ -134,13 +144,23 @@ fn any_flow(dice: &mut Dice, targets: &[&str]) -> String {
     }
 }
 
+/// Rows that lock: one name twice as often as the other, so that content clashes.
+fn any_lock(dice: &mut Dice, targets: &[&str]) -> String {
+    let name = dice.pick(&["d", "d", "e"]);
+    let (first, last) = (dice.pick(targets), dice.pick(targets));
+    format!(
+        ", output_capture: json, next: [{{if: \"exit_code == 0\", goto: {first}, lock: {name}}}, {{if: \"true\", goto: {last}}}]"
+    )
+}
+
 fn any_gates(dice: &mut Dice) -> String {
     let mut gates = String::new();
     if dice.chance(20) {
         gates += ", when: {if: \"exists('w')\"}";
     }
     if dice.chance(20) {
-        gates += ", requires: [{check: \"exists('r')\"}]";
+        let stop = dice.chance(10);
+        gates += &format!(", requires: [{{check: \"exists('r')\", stop: {stop}}}]");
     }
     if dice.chance(20) {
         gates += ", ensures: [{check: \"exists('e')\", reason: \"no e\"}]";
@@ -153,6 +173,9 @@ fn any_gates(dice: &mut Dice) -> String {
 struct Seen {
     tasks: BTreeSet<String>,
     pending: BTreeSet<String>,
+    steps: BTreeMap<String, String>,
+    snapshots: Map<String, Value>,
+    document: Map<String, Value>,
 }
 
 /// An event that fits the state, if there is one.
@@ -178,11 +201,38 @@ fn legal(player: &mut Player, dice: &mut Dice) -> Option<Vec<Effect>> {
         }),
         (_, 2 | 3) => {
             let code = dice.pick(&[&1, &2, &7]);
-            player.finish(&pending, result(&pending, *code))
+            let mut failed = result(&pending, *code);
+            if *code == 2 {
+                failed.error = Some(Fault::new(Kind::ScopeViolation, "beyond"));
+            }
+            player.finish(&pending, failed)
         }
-        _ => player.finish(&pending, result(&pending, 0)),
+        _ => {
+            let (good, changes) = good(player, dice, &pending);
+            player.finish_with(&pending, good, changes)
+        }
     };
     Some(effects.unwrap_or_else(|why| panic!("{why} at {}", label(&pending))))
+}
+
+/// A result with its JSON, and what it changed of what it may.
+fn good(player: &Player, dice: &mut Dice, pending: &Pending) -> (StepResult, Changes) {
+    let id = player.workflow.find(&pending.step).expect("it exists");
+    let step = player.workflow.step(id);
+    let mut good = result(pending, 0);
+    if step.capture == Capture::Json {
+        good.json_data = Some(json!({"z": dice.roll(2), "a": [1]}));
+    }
+    let mut changes = Changes::default();
+    for part in &step.updates {
+        let path = format!("/{}/x", part.value.replace('.', "/"));
+        match dice.roll(3) {
+            0 => drop(changes.set.insert(path, json!(dice.roll(9)))),
+            1 => drop(changes.removed.insert(path)),
+            _ => {}
+        }
+    }
+    (good, changes)
 }
 
 /// Events that fit no state, or not this one.
@@ -203,6 +253,16 @@ fn illegal(player: &mut Player, seen: &Seen) {
             changes: Default::default(),
             facts: Default::default(),
         });
+        for path in ["/n", "/v/a", "/u.x", "/metadata/status", "/governance"] {
+            let mut changes = Changes::default();
+            changes.set.insert(path.to_owned(), json!(99));
+            events.push(Event::Finished {
+                task: pending.task.clone(),
+                result: Box::new(result(pending, 0)),
+                changes,
+                facts: Default::default(),
+            });
+        }
         events.push(Event::Entered {
             task: pending.task.clone(),
             attempt: pending.attempts,
@@ -254,11 +314,70 @@ fn must_hold(player: &Player, seen: &mut Seen, effects: &[Effect]) {
         .filter(|effect| matches!(effect, Effect::Ended(_)))
         .count();
     assert!(ends <= 1, "{place}: {effects:?}");
-    assert!(state.snapshots.is_empty());
+    snapshots_stay(player, seen, effects);
+    only_parts_change(player, seen);
     let over = state.transitions > player.workflow.max_transitions;
     assert!(!over || state.status == RunStatus::Failed, "{place}");
     tasks_are_new(player, seen);
     counts_are_within(player);
+}
+
+/// What is locked is never changed and never goes, but by a reset; and what is new is written.
+fn snapshots_stay(player: &Player, seen: &mut Seen, effects: &[Effect]) {
+    if matches!(player.log.last(), Some((_, Event::Reset))) {
+        seen.snapshots.clear();
+    }
+    let state = &player.state;
+    for (name, before) in &seen.snapshots {
+        assert_eq!(state.snapshots.get(name), Some(before), "{name}");
+    }
+    let written = effects.iter().filter_map(|effect| match effect {
+        Effect::Lock { name, text } => {
+            Some((name.as_str(), crate::canonical::sha256(text.as_bytes())))
+        }
+        _ => None,
+    });
+    let written: BTreeMap<&str, String> = written.collect();
+    for (name, snapshot) in state
+        .snapshots
+        .iter()
+        .filter(|(name, _)| !seen.snapshots.contains_key(*name))
+    {
+        assert_eq!(
+            written.get(name.as_str()).map(String::as_str),
+            snapshot["sha256"].as_str()
+        );
+    }
+    assert_eq!(written.len(), state.snapshots.len() - seen.snapshots.len());
+    seen.snapshots.clone_from(&state.snapshots);
+}
+
+/// Beside what rows set, only the step that finished changes the document, and only its parts.
+fn only_parts_change(player: &Player, seen: &mut Seen) {
+    let now = &player.state.state;
+    let mut allowed = vec!["/n".to_owned()];
+    match player.log.last() {
+        Some((_, Event::Finished { task, .. })) => {
+            let step = &seen.steps[task];
+            let id = player.workflow.find(step).expect("it exists");
+            let parts = player.workflow.step(id).updates.iter();
+            allowed.extend(parts.map(|part| format!("/{}/", part.value.replace('.', "/"))));
+        }
+        Some((_, Event::Reset | Event::Created { .. })) => {
+            assert_eq!(now, &player.workflow.state);
+            allowed.push(String::new());
+        }
+        _ => {}
+    }
+    let changes = crate::flow::document::compare(&seen.document, now);
+    for path in changes.set.keys().chain(&changes.removed) {
+        let may = allowed.iter().any(|part| path.starts_with(part.as_str()));
+        assert!(may, "{path} after {:?}", player.log.last());
+    }
+    seen.document.clone_from(now);
+    let pending = player.state.pending.iter();
+    seen.steps
+        .extend(pending.map(|p| (p.task.clone(), p.step.clone())));
 }
 
 /// A task that has gone never comes back, and its result was the only one.
