@@ -150,6 +150,17 @@ impl Engine {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the result of a step is in its run's log already.
+    pub(super) fn is_in_the_log(&self, claim: &Claim, task: &Task) -> bool {
+        let look = || -> Result<bool> {
+            let host = self.host(task.header.run.as_deref().unwrap_or_default())?;
+            let state = host.run.lock(PATIENCE)?.load(&host.workflow)?;
+            let name = claim.name.as_str();
+            Ok(state.pending(name).is_none() && step_of(name, &state).is_some())
+        };
+        look().unwrap_or(false)
+    }
+
     /// The task of a claim, if it is a step of a run.
     pub(super) fn step_task(&self, claim: &Claim) -> Option<Task> {
         let task = Task::parse(&claim.bytes).ok()?;
@@ -178,8 +189,15 @@ impl Engine {
                     self.trouble(&Fault::io("withdraw", &target, &e));
                 }
             }
-            Ok(Passed::Stopped(record) | Passed::Lost(record)) => {
+            Ok(Passed::Stopped(record)) => {
                 self.keep(&claim, &record);
+                self.give_back_or_drop(claim);
+            }
+            Ok(Passed::Lost(record)) => {
+                // Whoever took the claim away has left a record of that.
+                if claim.is_ours().unwrap_or(true) {
+                    self.keep(&claim, &record);
+                }
                 self.give_back_or_drop(claim);
             }
             Ok(Passed::Abandoned) => {}

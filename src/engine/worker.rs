@@ -175,6 +175,13 @@ impl Engine {
             // The person's words are in the file; only the renaming has to be done again.
             return self.mailbox.put_back(claim);
         }
+        if let Some(task) = self.step_task(&claim)
+            && self.is_in_the_log(&claim, &task)
+        {
+            // Its files are the run's, and stay where they are; only the rest is to be done.
+            self.work_on_step(claim, &task, None, desk);
+            return Ok(());
+        }
         self.mailbox.set_aside_leftovers(&claim)?;
         let setback = self.mailbox.setbacks(&claim.folders, &claim.name)?;
         let attempt = setback.attempts + 1;

@@ -429,7 +429,7 @@ steps:
 
 const INTRUDERS: [(&str, &str); 5] = [
     ("shell", "0000-two"),
-    ("shell", "+1-two"),
+    ("shell", "1-two"),
     ("shell", "0001-nobody"),
     ("early", "0099-two"),
     // The very task that will be pending, in the inbox of another.
