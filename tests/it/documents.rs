@@ -593,6 +593,32 @@ fn a_workflow_says_by_a_target_that_a_run_is_stopped() {
     says(&bed.orch(["graph", "w"]).run().expect(0).stdout, "_stop");
 }
 
+#[test]
+fn steps_side_by_side_update_parts_of_their_own() {
+    let steps = |one: &str, two: &str| {
+        let sub =
+            |name: &str, part: &str| format!("{{name: {name}, command: [x], updates: [{part}]}}");
+        format!(
+            "state: {{a: {{}}, ab: 1}}\nsteps:\n  - {{name: p, parallel: [{}, {}]}}\n",
+            sub("x", one),
+            sub("y", two)
+        )
+    };
+    for (one, two, code) in [
+        ("a", "a", 65),
+        ("a", "a.b", 65),
+        ("a.b", "a", 65),
+        ("a.b", "a.c", 0),
+        ("a", "ab", 0),
+    ] {
+        let bed = bed(&steps(one, two));
+        let ran = bed.orch(["check", "w"]).run().expect(code);
+        if code != 0 {
+            says(&format!("{}{}", ran.stdout, ran.stderr), "side by side");
+        }
+    }
+}
+
 const RUN: &str = "20260101T000000Z-w-0001";
 
 /// A decision that is another at every execution, and a part of the document that it updates.

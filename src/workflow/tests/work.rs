@@ -250,6 +250,11 @@ fn a_step_does_exactly_one_thing() {
             39,
             "read-only",
         ),
+        (
+            "{name: a, command: [x], updates: [a..b]}",
+            39,
+            "not a part of the document",
+        ),
     ];
     all_bad(table.map(|(step, column, part)| (with(&format!("  - {step}\n")), 4, column, part)));
 }
