@@ -13,6 +13,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::access::Access;
+use crate::confine;
+use crate::confine::{Caps, Network, Sandbox, Wish};
 use crate::error::{Fault, Kind};
 use crate::task::{self, AgentName};
 use crate::units::Time;
@@ -28,6 +30,10 @@ const KNOWN: &[&str] = &[
     "dir",
     "then",
     "writes",
+    "reads",
+    "network",
+    "sandbox",
+    "limits",
     "params",
     "env",
     "pass_env",
@@ -74,6 +80,14 @@ pub struct Agent {
     pub then: Vec<AgentName>,
     /// Globs of what it may write; `None` is the default scope.
     pub writes: Option<Vec<String>>,
+    /// Globs of what it may read; `None` is everything.
+    pub reads: Option<Vec<String>>,
+    /// What it can reach by network.
+    pub network: Option<Network>,
+    /// What holds it in.
+    pub sandbox: Option<Sandbox>,
+    /// How much it may take of the system.
+    pub limits: Caps,
     /// Parameters for the provider's command.
     pub params: Map<String, Value>,
     /// Variables that it gets.
@@ -88,6 +102,20 @@ pub struct Agent {
     pub retries: Option<u32>,
     /// The system prompt, trimmed.
     pub system: String,
+}
+
+impl Agent {
+    /// What it says about what it may touch.
+    #[must_use]
+    pub fn wish(&self) -> Wish {
+        Wish {
+            sandbox: self.sandbox,
+            writes: self.writes.clone(),
+            reads: self.reads.clone(),
+            network: self.network,
+            caps: self.limits,
+        }
+    }
 }
 
 /// Reads an agent file; the notes say what in it was ignored.
@@ -145,14 +173,14 @@ fn not_closed(label: &str) -> Fault {
 }
 
 fn check_globs(front: &Front, label: &str) -> Result<(), Fault> {
-    for glob in front.writes.iter().flatten() {
-        globset::Glob::new(glob).map_err(|error| {
-            let message = format!(
-                "{label}: `{glob}` in `writes` is not a glob: {}",
-                error.kind()
-            );
-            Fault::new(Kind::YamlParseError, message)
-        })?;
+    for (field, globs) in [("writes", &front.writes), ("reads", &front.reads)] {
+        for glob in globs.iter().flatten() {
+            confine::check_glob(field, glob).map_err(|fault| Fault {
+                kind: Kind::YamlParseError,
+                message: format!("{label}: {}", fault.message),
+                hint: fault.hint,
+            })?;
+        }
     }
     Ok(())
 }
@@ -176,6 +204,14 @@ struct Front {
     then: Vec<AgentName>,
     #[serde(default)]
     writes: Option<Vec<String>>,
+    #[serde(default)]
+    reads: Option<Vec<String>>,
+    #[serde(default)]
+    network: Option<Network>,
+    #[serde(default)]
+    sandbox: Option<Sandbox>,
+    #[serde(default, deserialize_with = "yaml::or_default")]
+    limits: Caps,
     #[serde(default, deserialize_with = "yaml::or_default")]
     params: Map<String, Value>,
     #[serde(default, deserialize_with = "yaml::or_default")]
@@ -203,6 +239,10 @@ impl Front {
             dir: self.dir,
             then: self.then,
             writes: self.writes,
+            reads: self.reads,
+            network: self.network,
+            sandbox: self.sandbox,
+            limits: self.limits,
             params: self.params,
             env: self.env,
             pass_env: self.pass_env,

@@ -97,7 +97,7 @@ impl Kind {
     #[must_use]
     pub fn exit_code(self) -> u8 {
         match self {
-            Kind::SafetyViolation => exit::SAFETY,
+            Kind::SafetyViolation | Kind::ScopeViolation => exit::SAFETY,
             Kind::StateCorrupted => exit::CORRUPTED,
             Kind::Usage => exit::USAGE,
             Kind::YamlParseError

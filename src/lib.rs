@@ -29,7 +29,7 @@
 //! The shell around it: [`safety`] is the only way from a name to a file under the root; [`disk`]
 //! numbers the points of the order on disk and decides about syncs; [`mailbox`] owns the states of a
 //! task's files; [`registry`] reads what the user wrote in `specs/`; [`process`] starts agents and
-//! leaves nothing of them behind; [`watch`] wakes; [`engine`] brings it together, and [`runtime`]
+//! leaves nothing of them behind; [`confine`] holds them to what they may touch; [`watch`] wakes; [`engine`] brings it together, and [`runtime`]
 //! makes a process a watcher. [`recording`] keeps answers. For runs, [`specs`] is what lies beside a
 //! workflow, [`store`] keeps log and state, [`steps`] prepares a step, [`actions`] is what orch does
 //! itself, [`runs`] is what commands and engine share, and [`audit`] proves what happened; [`shipped`] are the files of `specs/` that come
@@ -55,6 +55,7 @@ pub mod audit;
 pub mod canonical;
 pub mod cli;
 pub mod commands;
+pub mod confine;
 pub mod disk;
 pub mod engine;
 pub mod error;

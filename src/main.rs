@@ -7,9 +7,13 @@ use clap::error::ErrorKind;
 
 use orch::cli::Cli;
 use orch::error::exit;
-use orch::{commands, report};
+use orch::{commands, confine, report};
 
 fn main() -> ExitCode {
+    // Before anything else: the helper must be quick, and read nothing but what it is sent.
+    if let Some(code) = confine::run_helper() {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::agent::Agent;
+use crate::confine::Wish;
 use crate::error::{Fault, Kind, Result};
 use crate::process::resolve_program;
 use crate::provider::{self, Provider, UserProviders};
@@ -190,6 +191,25 @@ impl Registry {
     /// Forgets where a program was: it could not be started from there.
     pub fn forget_programs(&self) {
         self.lock().programs.clear();
+    }
+
+    /// What an agent's tasks may touch, as its file, its provider and the settings say.
+    #[must_use]
+    pub fn wish(&self, setup: &Setup) -> Wish {
+        let settings = self.settings();
+        let root = Wish {
+            sandbox: settings.sandbox,
+            caps: settings.limits.caps(),
+            ..Wish::default()
+        };
+        let provider = match &setup.provider {
+            Provider::Process(config) => Wish {
+                caps: config.limits,
+                ..Wish::default()
+            },
+            _ => Wish::default(),
+        };
+        setup.agent.wish().over(provider.over(root))
     }
 
     /// Every agent that has a file, with what is wrong with it.

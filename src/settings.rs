@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::confine::{Caps, Sandbox};
 use crate::error::{Fault, Kind};
 use crate::suggest;
 use crate::units::{Size, Time};
@@ -44,6 +45,9 @@ pub struct Settings {
     /// How long, how much, how often.
     #[serde(default, deserialize_with = "yaml::or_default")]
     pub limits: Limits,
+    /// What holds agents in that do not say so themselves.
+    #[serde(default)]
+    pub sandbox: Option<Sandbox>,
     /// How long finished things are kept.
     #[serde(default, deserialize_with = "yaml::or_default")]
     pub retention: Retention,
@@ -75,6 +79,24 @@ pub struct Limits {
     pub grace: Time,
     /// How often a task that was cut off by a crash is begun again.
     pub interrupted: u32,
+    /// Processes of the user who runs orch, while an agent runs.
+    pub processes: Option<u64>,
+    /// Memory of each of an agent's processes.
+    pub memory: Option<Size>,
+    /// The largest file that an agent may write.
+    pub file: Option<Size>,
+}
+
+impl Limits {
+    /// The limits that the system itself keeps.
+    #[must_use]
+    pub fn caps(&self) -> Caps {
+        Caps {
+            processes: self.processes,
+            memory: self.memory,
+            file: self.file,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -88,6 +110,9 @@ impl Default for Limits {
             backoff: seconds(5),
             grace: seconds(5),
             interrupted: 3,
+            processes: None,
+            memory: None,
+            file: None,
         }
     }
 }
@@ -186,12 +211,14 @@ mod tests {
         let settings = Settings::parse(
             "layout: 1\nprovider: claude\ndir: app\ndirs:\n  app: {path: ~/src/app}\n\
              pass_env: [GH_TOKEN]\npath: [~/bin]\n\
-             limits: {timeout: 5m, idle_timeout: 30s, output: 1MiB, retries: 0, backoff: 1s, grace: 2s, interrupted: 1}\n\
-             retention: {processed: 7d}\n",
+             limits: {timeout: 5m, idle_timeout: 30s, output: 1MiB, retries: 0, backoff: 1s, grace: 2s, interrupted: 1, processes: 90, memory: 2GiB, file: 1GiB}\n\
+             sandbox: required\nretention: {processed: 7d}\n",
         )
         .unwrap();
         assert_eq!(settings.dir("app").unwrap().path, "~/src/app");
         assert_eq!(settings.limits.output, Size(1 << 20));
+        assert_eq!(settings.limits.caps().memory, Some(Size(2 << 30)));
+        assert_eq!(settings.sandbox, Some(Sandbox::Required));
         assert_eq!(settings.limits.backoff.0, Duration::from_secs(1));
         assert_eq!(
             settings.retention.processed,

@@ -1,6 +1,7 @@
 //! The system calls that neither std nor rustix offers, each behind a safe function.
 //!
-//! This is the only file with `unsafe`: leases and `close_range` exist nowhere else as safe calls.
+//! This is the only file with `unsafe`: leases, `close_range` and the
+//! version of Landlock exist nowhere else as safe calls.
 //! It must never hold state or make decisions: one call in, one result out.
 
 #![allow(unsafe_code)]
@@ -58,6 +59,22 @@ pub fn cloexec_all_inherited() -> io::Result<()> {
         return Ok(());
     }
     cloexec_one_by_one()
+}
+
+/// The version of Landlock that the kernel offers; 0 where it has none, or has it turned off.
+#[must_use]
+pub fn landlock_version() -> i32 {
+    const VERSION: libc::c_uint = 1;
+    // SAFETY: with no attributes, no size and this flag the call only answers a number.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<libc::c_void>(),
+            0_usize,
+            VERSION,
+        )
+    };
+    i32::try_from(answer).unwrap_or(0).max(0)
 }
 
 /// For kernels before 5.11 and sandboxes that refuse `close_range`.

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::Engine;
+use super::fence;
 use super::plan::Plan;
 use super::worker::Finished;
+use crate::confine::Fence;
 use crate::disk::{Point, at};
 use crate::error::{Fault, Kind};
 use crate::mailbox::{Attempt, Claim, OUT, PROMPT, RAW, STATE, file_name};
@@ -121,8 +123,19 @@ impl Engine {
     ) -> io::Result<Tried> {
         let began = Began::now();
         let (config, invocation) = process;
+        let fence = match self.fence(claim, plan, invocation) {
+            Ok(fence) => fence,
+            Err(fault) => {
+                let mut record = self.blank_record(claim, attempt, Status::Failed, Some(fault));
+                record.exit_code = Some(2);
+                return Ok(Tried::from(Some(Finished::without_output(record))));
+            }
+        };
+        // Who is not confined may have made whatever another finds changed.
+        let _present = fence.is_none().then(|| self.together.unconfined());
         let (files, stdin) = self.prepare(claim, plan, invocation, desk)?;
-        let ending = self.spawn(claim, plan, invocation, stdin, &files, &desk.wake);
+        let fenced = (invocation, fence.as_ref());
+        let ending = self.spawn(claim, plan, fenced, stdin, &files, &desk.wake);
         let mut record = self.blank_record(claim, attempt, Status::Failed, None);
         stamp(&mut record, began);
         record.provider = plan.setup.provider_name.clone();
@@ -160,9 +173,10 @@ impl Engine {
         let collected = self.persist(claim, desk, |claim| {
             self.collect(claim, plan, config, ending, &files, record.clone())
         });
-        let Some((finished, verdict)) = collected else {
+        let Some((mut finished, verdict)) = collected else {
             return Ok(Tried::Abandoned);
         };
+        fence::judge(fence.as_ref(), &mut finished.record);
         // What was cancelled may have something in it that was not kept.
         let kept = |(_, output): &(&str, Arc<File>)| Arc::ptr_eq(output, &files.stderr);
         if ending != Ending::Cancelled && !finished.outputs.iter().any(kept) {
@@ -175,6 +189,7 @@ impl Engine {
         }
         if let Retry::After(asked) = verdict.retry
             && retries < plan.retries
+            && !is_violation(&finished.record)
         {
             let after = asked.unwrap_or_else(|| self.backoff(retries));
             return Ok(Tried::Again {
@@ -250,7 +265,7 @@ impl Engine {
             .saturating_mul(1 << retries.min(16))
     }
 
-    fn cwd<'a>(&'a self, plan: &'a Plan) -> &'a Path {
+    pub(super) fn cwd<'a>(&'a self, plan: &'a Plan) -> &'a Path {
         plan.dir
             .as_ref()
             .map_or(&self.mailbox.root.path, |dir| dir.path())
@@ -289,11 +304,12 @@ impl Engine {
         &self,
         claim: &Claim,
         plan: &Plan,
-        invocation: &Invocation,
+        fenced: (&Invocation, Option<&Fence<'_>>),
         stdin: Stdin,
         files: &Files,
         wake: &Wake,
     ) -> Result<Ending, SpawnFault> {
+        let (invocation, fence) = fenced;
         let (program, args) = invocation
             .argv
             .split_first()
@@ -309,7 +325,9 @@ impl Engine {
             .set_env
             .iter()
             .map(|(name, value)| (name.into(), value.into()));
-        let env: Vec<_> = plan.setup.env.iter().cloned().chain(set).collect();
+        let own = plan.setup.env.iter().cloned();
+        let held = fence.map(Fence::env).unwrap_or_default();
+        let env: Vec<_> = own.chain(held).chain(set).collect();
         let job = Job {
             program: &program,
             args: &args,
@@ -323,6 +341,7 @@ impl Engine {
                 watcher: self.watcher_id.clone(),
                 task: self.marker(&claim.folders.agent, &claim.name),
             },
+            confine: fence.and_then(Fence::launch),
         };
         let mut still_wanted = || claim.is_ours().unwrap_or(true);
         Ok(self.processes.run(&job, wake, &mut still_wanted)?)
@@ -372,6 +391,11 @@ impl From<SpawnFault> for Fault {
             SpawnFault::System(error) => error.into(),
         }
     }
+}
+
+fn is_violation(record: &Record) -> bool {
+    let error = record.error.as_ref();
+    error.is_some_and(|fault| fault.kind == Kind::ScopeViolation)
 }
 
 pub(super) fn stamp(record: &mut Record, began: Began) {

@@ -12,6 +12,7 @@ mod actions;
 mod answer;
 mod attempt;
 mod collect;
+mod fence;
 mod notice;
 mod plan;
 mod queue;
@@ -29,6 +30,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::confine::Together;
 use crate::error::{Fault, Kind, Result};
 use crate::mailbox::{
     AgentBox, AgentListing, Answer, Claim, Mailbox, Names, Refused, Scan, TASK, scan,
@@ -107,6 +109,7 @@ pub struct Engine {
     runs: Runs,
     hosts: Mutex<run::Hosts>,
     processes: Processes,
+    together: Together,
     watcher_id: String,
     options: Options,
     listener: Arc<Listener>,
@@ -164,6 +167,7 @@ impl Engine {
             mailbox,
             registry,
             processes,
+            together: Together::default(),
             watcher_id,
             options,
             listener,

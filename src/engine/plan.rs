@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::worker::DirLock;
+use crate::confine::Wish;
 use crate::error::{Fault, Kind, Result};
 use crate::lock::Locked;
 use crate::mailbox::{PROMPT, file_name};
@@ -43,6 +44,8 @@ pub struct Plan {
     pub exclusive: bool,
     /// The copy of the canonical document that a step of a run gets.
     pub document: Option<Document>,
+    /// What it may touch.
+    pub wish: Wish,
 }
 
 /// The rest of a `then:` chain.
@@ -96,6 +99,7 @@ impl Engine {
             _ => None,
         };
         Ok(Plan {
+            wish: self.registry.wish(&setup),
             limits: self.limits(header, &setup),
             retries: setup
                 .agent

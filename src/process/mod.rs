@@ -26,6 +26,8 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::confine::Launch;
+
 pub use cgroup::is_available as cgroup_is_available;
 pub use guard::{GUARD, GUARD_LAUNCH, guard_launch_main, guard_main};
 pub use run::Processes;
@@ -78,6 +80,8 @@ pub struct Job<'a> {
     pub limits: Limits,
     /// Whose it is.
     pub markers: Marker,
+    /// How it is held in, where it is.
+    pub confine: Option<&'a Launch>,
 }
 
 /// What a job reads: never something that stays open, as some agents would wait for ever.

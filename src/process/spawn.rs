@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::fs::{Access, access};
 
 use super::{Job, Stdin, TASK_VARIABLE, WATCHER_VARIABLE};
+use crate::confine::{Launch, Refused, Start};
 use crate::error::{Fault, Kind};
 
 /// Why a program could not be started.
@@ -59,6 +60,14 @@ pub enum SpawnError {
     /// An argument or variable holds a NUL byte.
     #[error("cannot start `{}`: an argument or variable holds a NUL byte", .0.display())]
     Nul(PathBuf),
+    /// It could not be held to what it may touch.
+    #[error("cannot start `{}`: it cannot be confined: {why}", .program.display())]
+    NotConfined {
+        /// What was to be started.
+        program: PathBuf,
+        /// What did not work.
+        why: String,
+    },
     /// The system is short of something: the same start may work later.
     #[error("cannot start `{}`: {source}", .program.display())]
     System {
@@ -92,6 +101,9 @@ impl SpawnError {
             }
             SpawnError::TooLong { .. } => "pass the prompt with `prompt_via: stdin`".into(),
             SpawnError::Nul(_) => "pass the prompt with `prompt_via: stdin`".into(),
+            SpawnError::NotConfined { .. } => {
+                "`orch doctor` says what this system can do; `sandbox: none` runs it without".into()
+            }
             SpawnError::System { source, .. } if short_of_something(source) => {
                 "the system is short of processes, memory or open files: try again, or lower `--jobs`".into()
             }
@@ -109,6 +121,7 @@ impl SpawnError {
             SpawnError::NoFolder { .. } => Kind::FileNotFound,
             SpawnError::TooLong { .. } => Kind::LimitExceeded,
             SpawnError::Nul(_) => Kind::InvalidTask,
+            SpawnError::NotConfined { .. } => Kind::SafetyViolation,
             SpawnError::System { .. } => Kind::IoError,
         }
     }
@@ -191,9 +204,42 @@ fn interpreter(script: &Path) -> Option<String> {
 
 /// Starts a job in a process group of its own. The child belongs to the calling thread.
 pub(super) fn spawn(job: &Job<'_>) -> Result<Child, SpawnError> {
+    if let Some(launch) = job.confine {
+        return confined(job, launch);
+    }
     command(job)
         .and_then(|mut command| command.spawn())
         .map_err(|error| SpawnError::of(job, error))
+}
+
+/// The same by way of the helper, which becomes the program.
+fn confined(job: &Job<'_>, launch: &Launch) -> Result<Child, SpawnError> {
+    let markers = [
+        (WATCHER_VARIABLE, job.markers.watcher.as_str()),
+        (TASK_VARIABLE, job.markers.task.as_str()),
+    ];
+    let own = |(name, value): (&str, &str)| (name.into(), value.into());
+    let stdin = match &job.stdin {
+        Stdin::Null => File::open("/dev/null"),
+        Stdin::File(file) => file.try_clone(),
+    };
+    let start = Start {
+        program: job.program,
+        args: job.args,
+        env: job.env.iter().cloned().chain(markers.map(own)).collect(),
+        markers,
+        cwd: job.cwd,
+        stdin: stdin.map_err(|error| SpawnError::of(job, error))?,
+        stdout: job.stdout,
+        stderr: job.stderr,
+    };
+    launch.start(&start).map_err(|refused| match refused {
+        Refused::Start(error) => SpawnError::of(job, error),
+        Refused::Confine(why) => SpawnError::NotConfined {
+            program: job.program.to_path_buf(),
+            why,
+        },
+    })
 }
 
 fn command(job: &Job<'_>) -> io::Result<Command> {

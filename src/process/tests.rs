@@ -113,6 +113,7 @@ impl Bench {
                 watcher: "w".into(),
                 task: self.task.into(),
             },
+            confine: None,
         };
         processes.run(&job, &self.wake, still_wanted)
     }

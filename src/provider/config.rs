@@ -13,6 +13,7 @@ use super::rule::Rule;
 use super::template::Template;
 use super::verdict::Exit;
 use crate::access::Access;
+use crate::confine::Caps;
 use crate::error::{Fault, Kind};
 
 /// How the prompt reaches the program.
@@ -153,6 +154,10 @@ pub struct Entry {
     pub set_env: Env,
     /// Where it writes besides the task's own scope.
     pub also_writes: Option<Vec<String>>,
+    /// Where it reads besides, where that is limited.
+    pub also_reads: Option<Vec<String>>,
+    /// How much it may take of the system.
+    pub limits: Caps,
     /// Further arguments.
     pub args: Vec<Template>,
     /// Arguments that carry the system prompt as `${SYSTEM}`.
@@ -185,6 +190,8 @@ pub struct ProviderConfig {
     pub env: Vec<String>,
     pub set_env: Env,
     pub also_writes: Vec<String>,
+    pub also_reads: Vec<String>,
+    pub limits: Caps,
     pub args: Vec<Template>,
     pub system: Vec<Template>,
     pub takes_system: bool,
@@ -212,6 +219,8 @@ impl Entry {
             env: self.env.or(base.env),
             set_env: merged(base.set_env, self.set_env),
             also_writes: self.also_writes.or(base.also_writes),
+            also_reads: self.also_reads.or(base.also_reads),
+            limits: self.limits.or(base.limits),
             args: merged(base.args, self.args),
             system: self.system.or(base.system),
             takes_system: self.takes_system.or(base.takes_system),
@@ -250,6 +259,8 @@ impl Entry {
             env: self.env.unwrap_or_default(),
             set_env: self.set_env,
             also_writes: self.also_writes.unwrap_or_default(),
+            also_reads: self.also_reads.unwrap_or_default(),
+            limits: self.limits,
             args: self.args,
             system: self.system.unwrap_or_default(),
             takes_system: self.takes_system.unwrap_or(true),

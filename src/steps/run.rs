@@ -11,6 +11,7 @@ use super::document::{self, Document};
 use super::prepare::{View, output_file};
 use super::{paths, prompt};
 use crate::agent::Agent;
+use crate::confine::Wish;
 use crate::engine::{Plan, merged, named_dir};
 use crate::error::{Fault, Kind, Result};
 use crate::mailbox::{PROMPT, file_name};
@@ -104,6 +105,7 @@ fn plan(
         Home::Cwd(_) => false,
     };
     Ok(Plan {
+        wish: wish(view, &setup)?,
         limits: limits(view, &setup)?,
         setup: inheriting(view, setup),
         task,
@@ -115,6 +117,27 @@ fn plan(
         exclusive,
         document,
     })
+}
+
+/// What the step may touch: its own words before those of its agent.
+fn wish(view: &View<'_>, setup: &Setup) -> Result<Wish> {
+    let confine = &view.step.confine;
+    let filled = |globs: &Option<Vec<Text>>| -> Result<Option<Vec<String>>> {
+        let fill = |glob: &Text| {
+            let glob = view.fill(glob)?;
+            paths::relative(&view.scene.root.path, &glob)
+        };
+        let Some(globs) = globs else { return Ok(None) };
+        globs.iter().map(fill).collect::<Result<_>>().map(Some)
+    };
+    let own = Wish {
+        sandbox: confine.sandbox,
+        writes: filled(&view.step.writes)?,
+        reads: filled(&confine.reads)?,
+        network: confine.network,
+        caps: confine.caps,
+    };
+    Ok(own.over(view.scene.registry.wish(setup)))
 }
 
 fn check_command(argv: &[String]) -> Result<()> {

@@ -12,6 +12,7 @@ use super::Specs;
 use super::model::*;
 use super::problem::Gather;
 use crate::agent::{self, Agent};
+use crate::confine::check_glob;
 use crate::provider::template::{Piece, RESERVED};
 use crate::provider::{self, Provider, ProviderConfig};
 use crate::suggest;
@@ -78,10 +79,15 @@ impl Files<'_, '_> {
         let evidence = step.approval.iter().flat_map(|a| &a.evidence);
         let globs = depends.required.iter().chain(&depends.optional);
         let writes = step.writes.iter().flatten();
+        let reads = step.confine.reads.iter().flatten();
         globs
             .chain(writes)
+            .chain(reads)
             .chain(evidence)
             .for_each(|glob| self.glob(glob));
+        for glob in step.writes.iter().flatten() {
+            self.not_own(glob);
+        }
         if let Some(file) = &step.output_file {
             self.path(file);
         }
@@ -96,6 +102,18 @@ impl Files<'_, '_> {
         }
         for secret in &step.secrets {
             self.variable(secret);
+        }
+    }
+
+    /// orch's own folders are in no scope. What a variable stands for is looked at when it runs.
+    fn not_own(&mut self, glob: &Text) {
+        if glob.value.contains('$') {
+            return;
+        }
+        if let Err(fault) = check_glob("writes", &glob.value)
+            && fault.message.ends_with("own")
+        {
+            self.out.fault_with(glob.place, fault.message, fault.hint);
         }
     }
 

@@ -387,6 +387,25 @@ pub(super) static RETRIES: Object = object(
     ],
 );
 
+pub(super) static LIMITS: Object = object(
+    "limits",
+    "`limits`",
+    &[],
+    &[
+        f(
+            "processes",
+            Count(1, 10_000_000),
+            "Processes of the user who runs orch, all together.",
+        ),
+        f("memory", Text, "Memory of each process, such as 2GiB."),
+        f(
+            "file",
+            Text,
+            "The largest file that it may write, such as 1GiB.",
+        ),
+    ],
+);
+
 pub(super) static DEPENDS: Object = object(
     "depends_on",
     "`depends_on`",
@@ -455,6 +474,8 @@ pub const PROVIDER_KEYS: &[&str] = &[
     "env",
     "set_env",
     "also_writes",
+    "also_reads",
+    "limits",
     "args",
     "system",
     "takes_system",

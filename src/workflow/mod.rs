@@ -15,6 +15,7 @@ pub mod edges;
 pub mod fields;
 pub mod graph;
 mod load;
+mod load_confine;
 mod load_flow;
 mod load_step;
 pub mod model;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 pub use super::work::*;
+use crate::confine::{Caps, Network, Sandbox};
 use crate::provider::ProviderConfig;
 pub use crate::yaml::tree::Place;
 
@@ -135,6 +136,8 @@ pub struct Step {
     pub inherit_env: Option<Vec<String>>,
     /// What it may write; `None` is the default scope.
     pub writes: Option<Vec<Text>>,
+    /// What else it may touch, and how much it may take.
+    pub confine: Confine,
     /// The parts of the canonical document that it may change.
     pub updates: Vec<Text>,
     /// Where it works.
@@ -149,6 +152,19 @@ pub struct Step {
     pub output_file: Option<Text>,
     /// Whether output that is not JSON is taken as text.
     pub allow_parse_error: bool,
+}
+
+/// What a step may touch beside what it writes, and how much it may take.
+#[derive(Debug, Clone, Default)]
+pub struct Confine {
+    /// What it may read; `None` is everything.
+    pub reads: Option<Vec<Text>>,
+    /// What it can reach by network.
+    pub network: Option<Network>,
+    /// What holds it in.
+    pub sandbox: Option<Sandbox>,
+    /// How much it may take of the system.
+    pub caps: Caps,
 }
 
 /// A condition for a step to run at all.

@@ -6,9 +6,11 @@ use super::fields::Shape::{
     self, Any, Duration, Flag, List, Map, Number, Scalar, Some, Text, Word,
 };
 use super::fields::{
-    DEPENDS, FOR_EACH, GATE, HANDLERS, MANY, Object, RETRIES, ROW, TEXTS, TRANSPORT, WAIT,
+    DEPENDS, FOR_EACH, GATE, HANDLERS, LIMITS, MANY, Object, RETRIES, ROW, TEXTS, TRANSPORT, WAIT,
     WEEK_SEC, WHEN, f, object,
 };
+
+use crate::confine::{Network, Sandbox};
 
 /// A step.
 pub static STEP: Object = object(
@@ -195,6 +197,26 @@ pub static STEP: Object = object(
             "writes",
             TEXTS,
             "Globs of what it may write; an empty list is nothing.",
+        ),
+        f(
+            "reads",
+            TEXTS,
+            "Globs of what it may read, beside the system itself. Default: everything.",
+        ),
+        f(
+            "network",
+            Word(Network::WORDS),
+            "What it can reach by network. Default: all.",
+        ),
+        f(
+            "sandbox",
+            Word(Sandbox::WORDS),
+            "What holds it to that. Default: Landlock, where the kernel has it and something is declared.",
+        ),
+        f(
+            "limits",
+            Shape::Object(&LIMITS),
+            "How much of the system it may take.",
         ),
         f(
             "updates",

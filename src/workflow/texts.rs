@@ -29,6 +29,7 @@ pub(super) fn texts(step: &Step) -> Vec<(&Text, Moment)> {
     }
     before.extend(step.requires.iter().filter_map(|gate| gate.reason.as_ref()));
     before.extend(step.writes.iter().flatten());
+    before.extend(step.confine.reads.iter().flatten());
     before.extend(
         step.depends_on
             .required

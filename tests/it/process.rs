@@ -58,6 +58,7 @@ fn run(root: &Path, watcher: &Watcher, processes: &Processes) {
             grace: LONG,
         },
         markers: watcher.marker("writer", "t"),
+        confine: None,
     };
     let wake = Wake::new().unwrap();
     processes.run(&job, &wake, &mut || true).unwrap();

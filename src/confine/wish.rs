@@ -1,0 +1,192 @@
+//! What was declared, by the root, the provider, the agent and the step, put together: pure.
+
+use serde::Deserialize;
+
+use crate::units::Size;
+
+/// What holds an agent in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sandbox {
+    /// The kernel's Landlock, where it is there; else the comparison alone, with a warning.
+    Landlock,
+    /// Bubblewrap, where it is installed; else Landlock, with a warning.
+    Bwrap,
+    /// The kernel is not asked; only the comparison is made.
+    None,
+    /// The kernel, or nothing is run.
+    Required,
+}
+
+impl Sandbox {
+    /// The words of it.
+    pub const WORDS: &'static [&'static str] = &["landlock", "bwrap", "none", "required"];
+
+    /// The one that a word means.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Sandbox> {
+        Some(match word {
+            "landlock" => Sandbox::Landlock,
+            "bwrap" => Sandbox::Bwrap,
+            "none" => Sandbox::None,
+            "required" => Sandbox::Required,
+            _ => return None,
+        })
+    }
+}
+
+/// What an agent can reach by network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// Nothing.
+    None,
+    /// Whatever the machine can.
+    All,
+}
+
+impl Network {
+    /// The words of it.
+    pub const WORDS: &'static [&'static str] = &["none", "all"];
+
+    /// The one that a word means.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Network> {
+        match word {
+            "none" => Some(Network::None),
+            "all" => Some(Network::All),
+            _ => None,
+        }
+    }
+}
+
+/// How much of the system an agent's processes may take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Caps {
+    /// Processes and threads of the user who runs orch, all together.
+    pub processes: Option<u64>,
+    /// Memory of each process, in bytes.
+    pub memory: Option<Size>,
+    /// The largest file that it may write, in bytes.
+    pub file: Option<Size>,
+}
+
+impl Caps {
+    /// These, and from the other what these do not say.
+    #[must_use]
+    pub fn or(self, other: Caps) -> Caps {
+        Caps {
+            processes: self.processes.or(other.processes),
+            memory: self.memory.or(other.memory),
+            file: self.file.or(other.file),
+        }
+    }
+}
+
+/// Everything that was declared about what an attempt may do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// What holds it in.
+    pub sandbox: Option<Sandbox>,
+    /// Globs of what it may write, relative to the root; `None` is the default scope.
+    pub writes: Option<Vec<String>>,
+    /// Globs of what it may read, relative to the root; `None` is everything.
+    pub reads: Option<Vec<String>>,
+    /// What it can reach.
+    pub network: Option<Network>,
+    /// How much it may take.
+    pub caps: Caps,
+}
+
+impl Wish {
+    /// This wish, and from a wider one what this does not say. `required` cannot be taken back.
+    #[must_use]
+    pub fn over(self, wider: Wish) -> Wish {
+        Wish {
+            sandbox: match wider.sandbox {
+                Some(Sandbox::Required) => Some(Sandbox::Required),
+                other => self.sandbox.or(other),
+            },
+            writes: self.writes.or(wider.writes),
+            reads: self.reads.or(wider.reads),
+            network: self.network.or(wider.network),
+            caps: self.caps.or(wider.caps),
+        }
+    }
+
+    /// Whether files or the network are confined at all.
+    #[must_use]
+    pub fn confines(&self) -> bool {
+        let asked = matches!(
+            self.sandbox,
+            Some(Sandbox::Landlock | Sandbox::Bwrap | Sandbox::Required)
+        );
+        asked
+            || self.writes.is_some()
+            || self.reads.is_some()
+            || self.network == Some(Network::None)
+    }
+
+    /// Whether there is nothing to do: then the attempt is started the fast way.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.confines() && self.caps == Caps::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_goes_before_its_agent_and_required_stays() {
+        let root = Wish {
+            sandbox: Some(Sandbox::Required),
+            ..Wish::default()
+        };
+        let agent = Wish {
+            sandbox: Some(Sandbox::None),
+            writes: Some(vec!["a/**".into()]),
+            network: Some(Network::None),
+            ..Wish::default()
+        };
+        let step = Wish {
+            writes: Some(vec![]),
+            caps: Caps {
+                processes: Some(9),
+                ..Caps::default()
+            },
+            ..Wish::default()
+        };
+        let all = step.over(agent.over(root));
+        assert_eq!(all.sandbox, Some(Sandbox::Required));
+        assert_eq!(all.writes, Some(vec![]));
+        assert_eq!(all.network, Some(Network::None));
+        assert_eq!(all.caps.processes, Some(9));
+    }
+
+    #[test]
+    fn what_declares_nothing_keeps_the_fast_start() {
+        assert!(Wish::default().is_empty());
+        let said = |sandbox| Wish {
+            sandbox: Some(sandbox),
+            ..Wish::default()
+        };
+        assert!(said(Sandbox::None).is_empty());
+        assert!(!said(Sandbox::Landlock).is_empty());
+        let open = Wish {
+            network: Some(Network::All),
+            ..Wish::default()
+        };
+        assert!(open.is_empty());
+        let small = Wish {
+            caps: Caps {
+                memory: Some(Size(1)),
+                ..Caps::default()
+            },
+            ..Wish::default()
+        };
+        assert!(!small.is_empty() && !small.confines());
+    }
+}

@@ -1,0 +1,62 @@
+//! Where an attempt meets its confinement: the fence is built before it, and asked after it.
+
+use super::Engine;
+use super::plan::Plan;
+use crate::confine::{Fence, Place};
+use crate::error::{Fault, Kind, Result};
+use crate::mailbox::Claim;
+use crate::provider::Provider;
+use crate::provider::invocation::Invocation;
+use crate::record::{Record, Status};
+
+impl Engine {
+    /// The fence around an attempt; `None` where nothing is declared.
+    pub(super) fn fence(
+        &self,
+        claim: &Claim,
+        plan: &Plan,
+        invocation: &Invocation,
+    ) -> Result<Option<Fence<'_>>> {
+        if plan.wish.is_empty() {
+            return Ok(None);
+        }
+        let program = match invocation.argv.first() {
+            Some(program) => self.registry.program(program, &plan.setup.path)?,
+            None => return Ok(None),
+        };
+        let (also_writes, also_reads) = match &plan.setup.provider {
+            Provider::Process(config) => (&config.also_writes[..], &config.also_reads[..]),
+            _ => (&[][..], &[][..]),
+        };
+        let target = claim.target();
+        let place = Place {
+            root: &self.mailbox.root,
+            agent: claim.folders.agent.as_str(),
+            target: &target,
+            run: plan.task.header.run.as_deref(),
+            cwd: self.cwd(plan),
+            owns_cwd: plan.dir.is_some() && plan.exclusive,
+            program: &program,
+            also_writes,
+            also_reads,
+            made_for_it: &[],
+        };
+        let fence = Fence::build(&plan.wish, &place, &self.together)?;
+        for note in fence.notes() {
+            self.trouble(&Fault::new(Kind::PermissionDenied, note.clone()).hint(
+                "`sandbox: required` refuses to run instead; `orch doctor` says what is missing",
+            ));
+        }
+        Ok(Some(fence))
+    }
+}
+
+/// What an attempt changed outside of its scope is its result, whatever else it did.
+pub(super) fn judge(fence: Option<&Fence<'_>>, record: &mut Record) {
+    let Some(fault) = fence.and_then(Fence::violation) else {
+        return;
+    };
+    record.status = Status::Failed;
+    record.exit_code = Some(2);
+    record.error = Some(fault);
+}
