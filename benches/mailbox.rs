@@ -6,9 +6,11 @@
 //! where a side did not do its work.
 //!
 //! `cargo bench` runs it all; `cargo bench -- latency` only the parts that are named, of
-//! `throughput`, `latency`, `scale` and `steps`. Nothing is ever installed: peers that are missing
-//! are skipped, and that is said.
+//! `throughput`, `latency`, `scale`, `steps` and `confine`. Nothing is ever installed: peers that are
+//! missing are skipped, and that is said.
 
+#[path = "mailbox/confine.rs"]
+mod confine;
 #[path = "mailbox/lab.rs"]
 mod lab;
 #[path = "mailbox/latency.rs"]
@@ -32,11 +34,12 @@ use lab::{Lab, Result};
 /// A part of the measurements, by its name.
 type Part = (&'static str, fn(&Lab) -> Result<()>);
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 5] = [
     ("throughput", throughput::run),
     ("latency", latency::run),
     ("scale", scale::run),
     ("steps", steps::run),
+    ("confine", confine::run),
 ];
 
 fn main() -> ExitCode {

@@ -18,14 +18,16 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use uuid::Uuid;
 
+use crate::confine::Wish;
 use crate::error::{Fault, Kind, Result};
 use crate::mailbox::{CLAIMED, Mailbox, TASK, file_name};
+use crate::registry::Registry;
 use crate::specs::{self, Folder, Pinned, Recorder, is_inside_specs};
 use crate::state::{Effect, Event, Pending, RunState, RunStatus};
 use crate::steps::unsupported;
 use crate::store::{PATIENCE, RunDir, Spec};
 use crate::task::{AgentName, Header, TaskName, render};
-use crate::workflow::model::Step;
+use crate::workflow::model::{Step, Work};
 use crate::workflow::{self, Cel, Workflow};
 
 /// The id of a run that begins now: `YYYYMMDDTHHMMSSZ-<workflow>-xxxx`.
@@ -91,6 +93,34 @@ pub fn refuse_unsupported(workflow: &Workflow) -> Result<()> {
         .hint("take it out of the workflow, or use a newer orch"))
 }
 
+/// Refuses a workflow with a step that must be confined and cannot be on this system, before a run
+/// of it begins.
+///
+/// # Errors
+/// Which step, and what is missing.
+pub fn refuse_unconfined(root: &Path, workflow: &Workflow) -> Result<()> {
+    let registry = Registry::load(root)?;
+    for step in &workflow.steps {
+        let setup = match &step.work {
+            Work::Agent(work) => registry.step_setup(&work.who, &workflow.providers),
+            Work::Command(_) => Ok(registry.command_setup()),
+            _ => continue,
+        };
+        // What is wrong with an agent is said by who reads it.
+        let Ok(setup) = setup else { continue };
+        let own = Wish {
+            sandbox: step.confine.sandbox,
+            network: step.confine.network,
+            ..Wish::default()
+        };
+        if let Some(fault) = own.over(registry.wish(&setup)).refusal() {
+            let message = format!("step `{}`: {}", step.name.value, fault.message);
+            return Err(Fault { message, ..fault });
+        }
+    }
+    Ok(())
+}
+
 /// Where a workflow's file lies among the files of a run.
 fn spec_path(file: &str) -> String {
     match is_inside_specs(file) {
@@ -128,6 +158,7 @@ pub fn pinned(run: &RunDir) -> Result<Workflow> {
 pub fn load_runnable(root: &Path, word: &str) -> Result<(Workflow, Spec)> {
     let (workflow, spec) = load_workflow(root, word)?;
     refuse_unsupported(&workflow)?;
+    refuse_unconfined(root, &workflow)?;
     Ok((workflow, spec))
 }
 

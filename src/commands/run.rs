@@ -37,6 +37,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
         return outline(&path, &workflow, &order, words.json);
     }
     runs::refuse_unsupported(&workflow)?;
+    runs::refuse_unconfined(&path, &workflow)?;
     let root = Arc::new(Root::open(&path)?);
     let mailbox = Mailbox::new(root.clone(), Disk::new(Durability::Power));
     let runs = Runs::new(root.clone(), Disk::new(Durability::Power));

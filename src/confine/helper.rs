@@ -18,9 +18,12 @@ use landlock::{
     RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use rustix::fs::FileType;
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{
+    CapabilitySet, capabilities, remove_capability_from_bounding_set, set_capabilities,
+};
 
 use super::letter::{Letter, Method, Right};
 use super::wish::Caps;
@@ -99,6 +102,7 @@ fn become_agent(socket: &UnixStream) -> Result<Never, Failure> {
     }
     limit(&letter.caps).map_err(|e| confine("the limits cannot be set", &e))?;
     if letter.method == Method::Landlock {
+        drop_powers().map_err(|e| confine("capabilities cannot be given up", &e))?;
         // The rest may still be on its way: more rules than one message carries.
         let mut rules: Vec<OwnedFd> = taken.collect();
         while rules.len() < letter.rights.len() {
@@ -158,6 +162,51 @@ fn limit(caps: &Caps) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// What root can do past Landlock: read the memory of others, mount, load code into the kernel,
+/// open files by number, make devices, change what cannot be changed. An ordinary user has none.
+const POWERS: &[CapabilitySet] = &[
+    CapabilitySet::SYS_ADMIN,
+    CapabilitySet::SYS_PTRACE,
+    CapabilitySet::SYS_MODULE,
+    CapabilitySet::SYS_RAWIO,
+    CapabilitySet::SYS_BOOT,
+    CapabilitySet::SYS_TIME,
+    CapabilitySet::SYS_RESOURCE,
+    CapabilitySet::SYS_CHROOT,
+    CapabilitySet::DAC_READ_SEARCH,
+    CapabilitySet::LINUX_IMMUTABLE,
+    CapabilitySet::MAC_ADMIN,
+    CapabilitySet::MAC_OVERRIDE,
+    CapabilitySet::MKNOD,
+    CapabilitySet::NET_ADMIN,
+    CapabilitySet::NET_RAW,
+    CapabilitySet::AUDIT_CONTROL,
+    CapabilitySet::SYSLOG,
+    CapabilitySet::PERFMON,
+    CapabilitySet::BPF,
+    CapabilitySet::CHECKPOINT_RESTORE,
+];
+
+/// Gives those up for good, where there are any.
+fn drop_powers() -> io::Result<()> {
+    let mut own = capabilities(None)?;
+    if (own.permitted | own.inheritable).is_empty() {
+        return Ok(());
+    }
+    for power in POWERS {
+        match remove_capability_from_bounding_set(*power) {
+            // An older kernel does not know it, and we may be without the right to give it up.
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(Errno::PERM) if !own.effective.contains(CapabilitySet::SETPCAP) => {}
+            Err(e) => return Err(e.into()),
+        }
+        for set in [&mut own.effective, &mut own.permitted, &mut own.inheritable] {
+            set.remove(*power);
+        }
+    }
+    Ok(set_capabilities(None, own)?)
 }
 
 /// Gives the rules to the kernel.

@@ -51,7 +51,8 @@ pub fn kernel() -> Kernel {
 }
 
 /// Where bubblewrap is, by the PATH of orch itself.
-pub(super) fn bubblewrap() -> Option<PathBuf> {
+#[must_use]
+pub fn bubblewrap() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     resolve_program("bwrap", path, std::path::Path::new("/")).ok()
 }

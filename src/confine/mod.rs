@@ -24,7 +24,7 @@ mod wish;
 
 pub use fence::{Fence, Place};
 pub use helper::{HELPER, run as run_helper};
-pub use kernel::{Kernel, kernel};
+pub use kernel::{Kernel, bubblewrap, kernel};
 pub(crate) use launch::Start;
 pub use launch::{Launch, Refused};
 pub use scope::check_glob;

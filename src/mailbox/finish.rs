@@ -291,7 +291,11 @@ impl Mailbox {
             return Ok(Commit::Done);
         }
         let record = serde_json::from_slice::<Record>(&there);
-        if record.is_ok_and(|record| record.status == Status::Cancelled) {
+        // A canceller leaves its word in the inbox, where no confined agent can write.
+        let said = || claim.folders.inbox.has(&word_of_cancel(&claim.name));
+        if record.is_ok_and(|record| record.status == Status::Cancelled)
+            && (said()? || !claim.is_ours()?)
+        {
             return Ok(Commit::Lost);
         }
         let k = first_free(|k| dir.has(&aside_name(&claim.name, k, FOREIGN)))?;
@@ -362,14 +366,19 @@ impl Mailbox {
             }
             other => other?,
         }
+        if status == Status::Cancelled {
+            // A canceller that died may have left its word.
+            ignore_missing(inbox.remove(&word_of_cancel(&claim.name)))?;
+        }
         self.disk.sync_dir(Point::RetireSyncProcessed, processed)?;
         self.disk.sync_dir(Point::RetireSyncInbox, inbox)?;
         at(Point::RetireUnlock)?;
         Ok(Retired::Done)
     }
 
-    /// Cancels a task that a living worker holds: the record first, then the claim goes away. The
-    /// worker finds that out, and ends the agent.
+    /// Cancels a task that a living worker holds: a word that it is meant, the record, then the
+    /// claim goes away. The worker finds that out, and ends the agent. A record alone could be the
+    /// agent's own work, and is not believed.
     pub fn cancel_running(
         &self,
         folders: &AgentBox,
@@ -377,14 +386,20 @@ impl Mailbox {
         record: &Record,
     ) -> io::Result<Commit> {
         let claimed = file_name(name, CLAIMED);
+        let (inbox, processed) = (&folders.inbox, &folders.processed);
+        let word = word_of_cancel(name);
+        drop(inbox.create_anew(&word)?);
         match self.publish_beside_owner(&folders.artifacts, name, record) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(Commit::Lost),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                ignore_missing(inbox.remove(&word))?;
+                return Ok(Commit::Lost);
+            }
             other => other?,
         }
-        let (inbox, processed) = (&folders.inbox, &folders.processed);
         set_aside_processed(processed, name)?;
         // The owner may have seen the record first, and retired the claim itself.
         ignore_missing(inbox.rename_new(&claimed, processed, &file_name(name, FAILED)))?;
+        ignore_missing(inbox.remove(&word))?;
         self.disk.sync_dir(Point::RetireSyncProcessed, processed)?;
         self.disk.sync_dir(Point::RetireSyncInbox, inbox)?;
         Ok(Commit::Done)
@@ -469,6 +484,11 @@ fn set_aside_processed(processed: &Dir, name: &TaskName) -> io::Result<()> {
 fn shortened(name: &TaskName) -> &str {
     let text = name.as_str();
     &text[..text.len().min(190)]
+}
+
+/// What a canceller leaves in the inbox until the claim is gone.
+fn word_of_cancel(name: &TaskName) -> String {
+    format!(".{name}.cancel")
 }
 
 fn to_bytes(record: &Record) -> Vec<u8> {

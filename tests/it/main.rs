@@ -9,6 +9,7 @@
 //! - `crash`: `kill -9` and I/O errors at every point of the order on disk
 //! - `documents`: locked decisions and the canonical document, and agents that lie
 //! - `dropping`: how tasks come, go and change under our feet: never half, never twice, never lost
+//! - `escapes`: what an agent could try to get at more than it was given
 //! - `folders`: folders that are missing, removed, read-only, elsewhere or full
 //! - `power`: power cuts at every point, on a file system of their own (root only)
 //! - `process`: the process room seen from outside: the guard, descriptors, signals
@@ -33,6 +34,7 @@ mod chains;
 mod crash;
 mod documents;
 mod dropping;
+mod escapes;
 mod folders;
 mod harness;
 mod power;

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use rustix::fs::{self, Access, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
 
 use super::Checks;
+use crate::confine;
 use crate::lock;
 use crate::process;
 use crate::report::size;
@@ -203,6 +204,7 @@ pub(super) fn check(checks: &mut Checks, root: Option<&Root>) {
             "`orch watch` needs a kernel of 3.4 or later",
         ),
     }
+    check_sandbox(checks);
     if process::cgroup_is_available() {
         checks.good("cgroup", "each watcher has one: nothing escapes it");
     } else {
@@ -210,6 +212,50 @@ pub(super) fn check(checks: &mut Checks, root: Option<&Root>) {
             "cgroup",
             "not available: a process that clears its environment and closes its output can escape",
         );
+    }
+}
+
+/// What holds agents to their `writes`, `reads` and `network`.
+fn check_sandbox(checks: &mut Checks) {
+    let kernel = confine::kernel();
+    let version = kernel.landlock;
+    let lacks = [
+        (kernel.holds_network(), "the network"),
+        (kernel.holds_signals(), "signals to orch"),
+    ];
+    let lacks: Vec<&str> = lacks
+        .into_iter()
+        .filter(|(holds, _)| !holds)
+        .map(|(_, what)| what)
+        .collect();
+    if !kernel.holds_writes() {
+        checks.note(
+            "sandbox",
+            match version {
+                0 => "this kernel has no Landlock: writes outside of `writes` are only found afterwards, and `sandbox: required` is refused".to_owned(),
+                _ => format!("Landlock {version} is too old to hold writes (Linux 6.2 or later does): they are compared as well, and `sandbox: required` is refused"),
+            },
+        );
+    } else if lacks.is_empty() {
+        checks.good(
+            "sandbox",
+            format!("Landlock {version}: writes, reads, TCP and signals are held by the kernel"),
+        );
+    } else {
+        checks.note(
+            "sandbox",
+            format!(
+                "Landlock {version}: writes and reads are held by the kernel, but not {}",
+                lacks.join(" and ")
+            ),
+        );
+    }
+    match confine::bubblewrap() {
+        Some(path) => checks.good("bubblewrap", format!("{}", path.display())),
+        None => checks.note(
+            "bubblewrap",
+            "not installed: `sandbox: bwrap` falls back on Landlock",
+        ),
     }
 }
 

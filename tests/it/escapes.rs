@@ -1,0 +1,354 @@
+//! Escapes: what an agent could try to get at more than it was given, confined and not, as root and
+//! as an ordinary user. Each must end as its table says, and the rest of the root must be intact.
+
+mod table;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use sha2::{Digest, Sha256};
+
+use crate::harness::{Bed, orch, processes_with, wait_for};
+use table::{ATTEMPTS, Attempt, Comes};
+
+/// What every script can use.
+const PRELUDE: &str = r#"
+try() { if "$@" >/dev/null 2>&1 </dev/null; then echo escaped; else echo held; fi; }
+py() { try python3 -c "$1"; }
+"#;
+
+const WORKFLOW: &str = "version: \"1\"\nname: tiny\nsteps:\n  - {name: a, command: [\"true\"]}\n";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Root,
+    Nobody,
+    Ourselves,
+}
+
+/// A root with something to get at, and somebody who listens.
+struct Ground {
+    bed: Bed,
+    who: Who,
+    saved: PathBuf,
+    run: String,
+    tcp: TcpListener,
+    _abstract: UnixListener,
+    program: PathBuf,
+}
+
+impl Ground {
+    fn new(who: Who, sandbox: &str) -> Ground {
+        let bed = Bed::new();
+        bed.settings("limits: {grace: 200ms, output: 4MiB}\n");
+        let provider = "providers:\n  sh: {command: [/bin/sh]}\n";
+        bed.write("specs/providers.yaml", provider);
+        let front = format!(
+            "provider: sh\nwrites: [\"open/**\"]\nnetwork: none\nlimits: {{file: 32MiB, memory: 2GiB}}\n{sandbox}"
+        );
+        bed.agent("esc", &front, "");
+        bed.agent("other", "provider: echo", "");
+        bed.write("specs/tiny.yaml", WORKFLOW);
+        bed.write("project/file", "precious\n");
+        fs::create_dir(bed.root.join("project/empty")).unwrap();
+        fs::create_dir(bed.root.join("open")).unwrap();
+        fs::write(bed.outside.join("inherited"), "").unwrap();
+        bed.drop_task("other", "x", "hello");
+        assert!(bed.drain().status.success());
+        let ran = bed.orch(["run", "tiny"]).run();
+        assert!(ran.status.success(), "{}", ran.stderr);
+        let run = bed.ls("workspace").pop().unwrap();
+        let base = bed.root.parent().unwrap();
+        let saved = base.join("saved");
+        let name = format!("orch-test-{}", base.file_name().unwrap().to_str().unwrap());
+        let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        let program = match who {
+            // The build may lie where an ordinary user cannot look.
+            Who::Nobody => {
+                let copy = base.join("orch");
+                fs::copy(orch(), &copy).unwrap();
+                copy
+            }
+            _ => orch().to_path_buf(),
+        };
+        if who == Who::Nobody {
+            shell(&format!("chown -R 65534:65534 {}", base.display()));
+        }
+        shell(&format!("cp -a {} {}", bed.root.display(), saved.display()));
+        Ground {
+            saved,
+            run,
+            tcp: TcpListener::bind("127.0.0.1:0").unwrap(),
+            _abstract: listener,
+            program,
+            who,
+            bed,
+        }
+    }
+
+    fn restore(&self) {
+        let (root, saved) = (self.bed.root.display(), self.saved.display());
+        shell(&format!(
+            "chmod -R u+rwX {root}; rm -rf {root}; cp -a {saved} {root}"
+        ));
+        let outside = self.bed.outside.display();
+        shell(&format!(
+            "find {outside} -mindepth 1 ! -name inherited -delete"
+        ));
+    }
+
+    /// Works on everything in the inboxes, with a descriptor left open by whoever started orch.
+    fn drain(&self) -> String {
+        let mut command = match self.who {
+            Who::Nobody => {
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+                command.arg("sh");
+                command
+            }
+            _ => Command::new("sh"),
+        };
+        let held_open = self.bed.outside.join("inherited");
+        let ran = command
+            .args(["-c", "exec 9>>\"$0\"; exec \"$@\""])
+            .arg(held_open)
+            .arg(&self.program)
+            .args(["watch", "--drain", "--durability", "process"])
+            .env("ORCH_ROOT", &self.bed.root)
+            .env("HOME", &self.bed.outside)
+            .env_remove("ORCH_TASK")
+            .env_remove("ORCH_WATCHER")
+            .current_dir(&self.bed.outside)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&ran.stderr).into_owned()
+    }
+
+    fn script(&self, attempt: &Attempt, number: usize) -> String {
+        let abstract_name = self.bed.root.parent().unwrap().file_name().unwrap();
+        format!(
+            "export R={} V={} RUN={} LOG={} N={} PORT={} ABSTRACT=orch-test-{} ORCH=$PPID\n{PRELUDE}\n{}\n",
+            self.bed.root.display(),
+            self.bed.outside.display(),
+            self.bed.root.join("workspace").join(&self.run).display(),
+            self.bed
+                .root
+                .join(format!("logs/{}.jsonl", self.run))
+                .display(),
+            number,
+            self.tcp.local_addr().unwrap().port(),
+            abstract_name.to_str().unwrap(),
+            attempt.script,
+        )
+    }
+
+    /// Everything that is not the agent's own, as it is.
+    fn rest(&self) -> BTreeMap<PathBuf, String> {
+        let own = |path: &Path| {
+            let own = [
+                "open",
+                "inbox/esc",
+                "artifacts/esc",
+                "processed/esc",
+                "logs/orch.jsonl",
+            ];
+            own.iter().any(|own| path == self.bed.root.join(own))
+                || path.file_name().is_some_and(|name| {
+                    let name = name.to_string_lossy();
+                    name.starts_with("watch-") || name == "lock"
+                })
+        };
+        let mut all = BTreeMap::new();
+        for top in [&self.bed.root, &self.bed.outside] {
+            let walk = walkdir::WalkDir::new(top).into_iter();
+            for entry in walk.filter_entry(|entry| !own(entry.path())) {
+                let entry = entry.unwrap();
+                let meta = entry.path().symlink_metadata().unwrap();
+                let content = match meta.is_file() {
+                    true => format!("{:x}", Sha256::digest(fs::read(entry.path()).unwrap())),
+                    false => String::new(),
+                };
+                let shown = format!("{:o} {} {content}", meta.permissions().mode(), meta.uid());
+                all.insert(entry.into_path(), shown);
+            }
+        }
+        all
+    }
+}
+
+fn shell(line: &str) {
+    let status = Command::new("sh").args(["-c", line]).status().unwrap();
+    assert!(status.success(), "{line}");
+}
+
+/// Makes every attempt, and collects what did not come as the table says.
+fn all(who: Who, sandbox: &str, expected: impl Fn(&Attempt) -> Comes) {
+    let ground = Ground::new(who, sandbox);
+    let mut wrong = Vec::new();
+    let base = 1_000_000 + usize::try_from(std::process::id()).unwrap() * 1000;
+    let offset = 100 * (who as usize * 2 + usize::from(sandbox.is_empty()));
+    for (number, attempt) in ATTEMPTS.iter().enumerate() {
+        if attempt.root_only && who != Who::Root {
+            continue;
+        }
+        let number = base + offset + number;
+        if let Err(why) = one(&ground, attempt, number, expected(attempt)) {
+            wrong.push(format!("{}: {why}", attempt.name));
+        }
+        ground.restore();
+    }
+    assert!(wrong.is_empty(), "{who:?} {sandbox}:\n{}", wrong.join("\n"));
+}
+
+fn one(ground: &Ground, attempt: &Attempt, number: usize, comes: Comes) -> Result<(), String> {
+    let bed = &ground.bed;
+    let before = ground.rest();
+    bed.drop_task("esc", "t", ground.script(attempt, number));
+    if ground.who == Who::Nobody {
+        shell(&format!(
+            "chown -R 65534:65534 {}/inbox/esc",
+            bed.root.display()
+        ));
+    }
+    let said = ground.drain();
+    let record = match fs::read(bed.root.join("artifacts/esc/t.json")) {
+        Ok(bytes) => serde_json::from_slice::<serde_json::Value>(&bytes).unwrap(),
+        Err(e) => return Err(format!("there is no record: {e}: {said}")),
+    };
+    let output = record["output"].as_str().unwrap_or_default();
+    let word = output.lines().last().unwrap_or_default();
+    let kind = record["error"]["kind"].as_str().unwrap_or_default();
+    let (words, kinds): (&str, &str) = match comes {
+        Comes::Held => ("held", ""),
+        Comes::Found => ("escaped", "ScopeViolation"),
+        Comes::Happens | Comes::Loose => ("escaped", ""),
+        Comes::Gone => ("started", ""),
+        Comes::Ends(kind) => (word, kind),
+    };
+    if (word, kind) != (words, kinds) {
+        return Err(format!(
+            "expected {comes:?}, and it said {word:?}, {record}, {said}"
+        ));
+    }
+    if comes == Comes::Gone {
+        let left = || processes_with(&number.to_string());
+        if !left().is_empty() {
+            return Err(format!("it left {:?}", left()));
+        }
+    }
+    if comes == Comes::Held {
+        let after = ground.rest();
+        let differs: Vec<_> = before
+            .iter()
+            .filter(|(path, was)| after.get(*path) != Some(was))
+            .map(|(path, _)| path)
+            .chain(after.keys().filter(|path| !before.contains_key(*path)))
+            .collect();
+        if !differs.is_empty() {
+            return Err(format!("it said that it was held, and changed {differs:?}"));
+        }
+        let audited = bed.orch(["audit", &ground.run]).run();
+        if !audited.status.success() {
+            return Err(format!("the run is not intact: {}", audited.stdout));
+        }
+    }
+    Ok(())
+}
+
+fn is_root() -> bool {
+    rustix::process::getuid().is_root()
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new("sh")
+        .args(["-c", &format!("command -v {program}")])
+        .stdout(Stdio::null())
+        .status();
+    let found = found.is_ok_and(|status| status.success());
+    if !found {
+        eprintln!("skipped: there is no `{program}`");
+    }
+    found
+}
+
+fn can_try() -> bool {
+    has("python3") && has("setsid")
+}
+
+fn kernel_holds() -> bool {
+    let kernel = orch::confine::kernel();
+    let holds = kernel.holds_writes() && kernel.holds_network() && kernel.holds_signals();
+    if !holds {
+        eprintln!("skipped: this kernel has Landlock {}", kernel.landlock);
+    }
+    holds
+}
+
+#[test]
+fn there_are_enough_attempts_and_no_name_is_there_twice() {
+    let names: std::collections::BTreeSet<_> =
+        ATTEMPTS.iter().map(|attempt| attempt.name).collect();
+    assert_eq!(names.len(), ATTEMPTS.len());
+    assert!(ATTEMPTS.len() >= 40);
+}
+
+#[test]
+fn confined_as_we_are_nothing_escapes() {
+    if kernel_holds() && can_try() {
+        let who = if is_root() { Who::Root } else { Who::Ourselves };
+        all(who, "", |attempt| attempt.fenced);
+    }
+}
+
+#[test]
+fn confined_as_an_ordinary_user_nothing_escapes() {
+    if !is_root() {
+        return eprintln!("skipped: only root can become another user");
+    }
+    if kernel_holds() && can_try() && has("setpriv") {
+        all(Who::Nobody, "", |attempt| attempt.fenced);
+    }
+}
+
+#[test]
+fn not_confined_as_we_are_it_is_found_where_it_can_be() {
+    if can_try() {
+        let who = if is_root() { Who::Root } else { Who::Ourselves };
+        all(who, "sandbox: none", |attempt| attempt.open);
+    }
+}
+
+#[test]
+fn not_confined_as_an_ordinary_user_it_is_found_where_it_can_be() {
+    if !is_root() {
+        return eprintln!("skipped: only root can become another user");
+    }
+    if can_try() && has("setpriv") {
+        all(Who::Nobody, "sandbox: none", |attempt| attempt.open);
+    }
+}
+
+#[test]
+fn a_forged_record_of_its_own_is_not_believed() {
+    for sandbox in ["", "sandbox: none\n"] {
+        let bed = Bed::new();
+        let script = "for s in succeeded cancelled; do echo '{\"task\":\"t\",\"agent\":\"esc\",\"status\":\"'$s'\",\"attempt\":1,\"start_time\":\"\",\"end_time\":\"\",\"duration\":0}' > $ORCH_ROOT/artifacts/esc/t.json; done\nexit 7";
+        let front = format!("writes: [\"artifacts/esc/**\"]\n{sandbox}");
+        bed.script_with("esc", script, "", &front);
+        bed.drop_task("esc", "t", "x");
+        bed.drain();
+        let record = bed.record("esc/t");
+        assert_eq!(record["exit_code"], 7, "{record}");
+        assert_eq!(record["status"], "failed");
+        assert_eq!(bed.ls("processed/esc"), ["t.failed"]);
+        wait_for("the end", || bed.agents_alive().is_empty());
+    }
+}
