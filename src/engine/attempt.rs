@@ -123,19 +123,18 @@ impl Engine {
     ) -> io::Result<Tried> {
         let began = Began::now();
         let (config, invocation) = process;
-        let fence = match self.fence(claim, plan, invocation) {
-            Ok(fence) => fence,
-            Err(fault) => {
-                let mut record = self.blank_record(claim, attempt, Status::Failed, Some(fault));
-                record.exit_code = Some(2);
-                return Ok(Tried::from(Some(Finished::without_output(record))));
-            }
+        let (files, stdin) = self.prepare(claim, plan, invocation, desk)?;
+        let (fence, unfenced) = match self.fence(claim, plan, invocation) {
+            Ok(fence) => (fence, None),
+            Err(fault) => (None, Some(fault)),
         };
         // Who is not confined may have made whatever another finds changed.
         let _present = fence.is_none().then(|| self.together.unconfined());
-        let (files, stdin) = self.prepare(claim, plan, invocation, desk)?;
         let fenced = (invocation, fence.as_ref());
-        let ending = self.spawn(claim, plan, fenced, stdin, &files, &desk.wake);
+        let ending = match unfenced {
+            Some(fault) => Err(fault.into()),
+            None => self.spawn(claim, plan, fenced, stdin, &files, &desk.wake),
+        };
         let mut record = self.blank_record(claim, attempt, Status::Failed, None);
         stamp(&mut record, began);
         record.provider = plan.setup.provider_name.clone();

@@ -4,7 +4,7 @@ use super::Engine;
 use super::plan::Plan;
 use crate::confine::{Fence, Place};
 use crate::error::{Fault, Kind, Result};
-use crate::mailbox::Claim;
+use crate::mailbox::{Claim, STATE, file_name};
 use crate::provider::Provider;
 use crate::provider::invocation::Invocation;
 use crate::record::{Record, Status};
@@ -29,6 +29,12 @@ impl Engine {
             _ => (&[][..], &[][..]),
         };
         let target = claim.target();
+        let artifacts = claim.folders.artifacts.path();
+        let document = plan.document.as_ref();
+        let made_for_it: Vec<_> = document
+            .map(|_| artifacts.join(file_name(&claim.name, STATE)))
+            .into_iter()
+            .collect();
         let place = Place {
             root: &self.mailbox.root,
             agent: claim.folders.agent.as_str(),
@@ -39,7 +45,7 @@ impl Engine {
             program: &program,
             also_writes,
             also_reads,
-            made_for_it: &[],
+            made_for_it: &made_for_it,
         };
         let fence = Fence::build(&plan.wish, &place, &self.together)?;
         for note in fence.notes() {
