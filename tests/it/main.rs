@@ -6,6 +6,7 @@
 //! - `authors`: `check`, `graph`, `schema`: workflows good, bad and hostile
 //! - `bad_input`: tasks, agents and settings that are not valid: rejected, with reason and place
 //! - `chains`: answers that go on: `then`, people, recordings
+//! - `confine`: scopes, violations and limits as a person declares them
 //! - `crash`: `kill -9` and I/O errors at every point of the order on disk
 //! - `documents`: locked decisions and the canonical document, and agents that lie
 //! - `dropping`: how tasks come, go and change under our feet: never half, never twice, never lost
@@ -31,6 +32,7 @@ mod agents;
 mod authors;
 mod bad_input;
 mod chains;
+mod confine;
 mod crash;
 mod documents;
 mod dropping;

@@ -1,0 +1,266 @@
+//! Confinement as a person declares it: scopes, violations, limits, and systems that cannot hold it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use crate::harness::{Bed, Ran, orch};
+
+/// A workflow of one command step, which runs this script in the root, with more lines.
+fn workflow(bed: &Bed, head: &str, script: &str, lines: &str) {
+    let path = bed.outside.join("step.sh");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut text = format!(
+        "version: \"1\"\nname: w\n{head}steps:\n  - name: a\n    command: [{}]\n",
+        path.display()
+    );
+    for line in lines.lines() {
+        text.push_str(&format!("    {line}\n"));
+    }
+    bed.write("specs/w.yaml", text);
+}
+
+fn run(bed: &Bed) -> Ran {
+    bed.orch(["run", "w"]).run()
+}
+
+fn only_run(bed: &Bed) -> String {
+    bed.ls("workspace").pop().unwrap()
+}
+
+#[test]
+fn a_narrow_glob_is_held_by_comparison_and_a_violation_goes_by_on_violation() {
+    for (word, code) in [("block", 4), ("stop", 2), ("reject", 1)] {
+        let bed = Bed::new();
+        let head = format!("on_violation: {word}\n");
+        let script = "echo x > src/a.md && echo x > src/a.txt && echo ok";
+        workflow(&bed, &head, script, "writes: [\"src/*.md\"]");
+        let ran = run(&bed);
+        assert_eq!(
+            ran.status.code(),
+            Some(code),
+            "{word}: {}{}",
+            ran.stdout,
+            ran.stderr
+        );
+        let state = bed.read(&format!("workspace/{}/state.json", only_run(&bed)));
+        assert!(state.contains("ScopeViolation"), "{word}: {state}");
+        assert!(
+            state.contains("src/a.txt") && !state.contains("src/a.md"),
+            "{state}"
+        );
+    }
+}
+
+#[test]
+fn what_is_inside_of_the_scope_is_no_violation() {
+    let bed = Bed::new();
+    let script = "mkdir -p src/deep && echo x > src/deep/a.md && rm src/old.md && echo \"$TMPDIR\" && echo t > \"$TMPDIR/t\"";
+    bed.write("src/old.md", "x");
+    workflow(&bed, "", script, "writes: [\"src/**/*.md\", \"src/deep\"]");
+    let ran = run(&bed);
+    assert!(ran.status.success(), "{}{}", ran.stdout, ran.stderr);
+    let name = bed
+        .ls("artifacts/shell")
+        .into_iter()
+        .find(|name| name.ends_with(".out"));
+    let temp = bed.read(&format!("artifacts/shell/{}", name.unwrap()));
+    assert!(temp.contains("orch-agent-"), "{temp}");
+    assert!(!std::path::Path::new(temp.trim()).exists());
+}
+
+#[test]
+fn the_default_scope_is_the_files_of_the_run() {
+    let bed = Bed::new();
+    let script = "d=$(ls -d workspace/*/files) || exit 9; echo x > $d/made || exit 8; echo x > made 2>/dev/null && exit 7; exit 0";
+    workflow(&bed, "", script, "sandbox: landlock");
+    let ran = run(&bed);
+    assert!(ran.status.success(), "{}{}", ran.stdout, ran.stderr);
+    assert!(bed.has(&format!("workspace/{}/files/made", only_run(&bed))));
+    assert!(!bed.has("made"));
+}
+
+#[test]
+fn the_settings_confine_everybody_and_a_step_cannot_take_required_back() {
+    let bed = Bed::new();
+    bed.settings("sandbox: required\n");
+    workflow(&bed, "", "echo x > made", "sandbox: none");
+    let ran = run(&bed);
+    assert_eq!(ran.status.code(), Some(1), "{}{}", ran.stdout, ran.stderr);
+    assert!(!bed.has("made"));
+    bed.script("plain", "echo x > made; echo done");
+    bed.drop_task("plain", "t", "x");
+    bed.drain();
+    assert!(!bed.has("made"));
+}
+
+#[test]
+fn reads_are_limited_to_what_is_declared() {
+    let bed = Bed::new();
+    bed.write("src/a.txt", "public");
+    bed.write("secret/a.txt", "hidden");
+    let script = "cat src/a.txt || exit 9; cat secret/a.txt && exit 8; ls secret && exit 7; exit 0";
+    workflow(&bed, "", script, "reads: [\"src/**\"]");
+    let ran = run(&bed);
+    assert!(ran.status.success(), "{}{}", ran.stdout, ran.stderr);
+}
+
+#[test]
+fn the_dir_of_a_step_is_open_but_not_what_makes_git_run_programs() {
+    let bed = Bed::new();
+    let app = bed.outside.join("app");
+    fs::create_dir_all(app.join(".git/hooks")).unwrap();
+    fs::write(app.join(".git/config"), "").unwrap();
+    bed.settings(&format!("dirs: {{app: {{path: {}}}}}\n", app.display()));
+    workflow(
+        &bed,
+        "",
+        "echo x > made && echo x > .git/index",
+        "dir: app\nwrites: []",
+    );
+    let ran = run(&bed);
+    assert!(ran.status.success(), "{}{}", ran.stdout, ran.stderr);
+    assert!(app.join("made").exists());
+    workflow(
+        &bed,
+        "",
+        "echo x > .git/hooks/pre-commit",
+        "dir: app\nwrites: []",
+    );
+    let ran = run(&bed);
+    assert_eq!(ran.status.code(), Some(4), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("pre-commit") || ran.stderr.contains("pre-commit"));
+}
+
+#[test]
+fn steps_side_by_side_are_not_blamed_for_each_other() {
+    let bed = Bed::new();
+    let text = "version: \"1\"\nname: w\nsteps:\n  - name: both\n    parallel:\n      \
+        - {name: a, command: [sh, -c, 'for i in 1 2 3 4 5; do echo x > out/a$i.md; sleep 0.05; done'], writes: [\"out/a*.md\"]}\n      \
+        - {name: b, command: [sh, -c, 'for i in 1 2 3 4 5; do echo x > out/b$i.md; sleep 0.05; done'], writes: [\"out/b*.md\"]}\n";
+    bed.write("specs/w.yaml", text);
+    let ran = bed.orch(["run", "w", "--jobs", "2"]).run();
+    assert!(ran.status.success(), "{}{}", ran.stdout, ran.stderr);
+}
+
+#[test]
+fn orchs_own_folders_are_in_no_scope() {
+    let bed = Bed::new();
+    workflow(&bed, "", "true", "writes: [\"inbox/**\"]");
+    let ran = run(&bed);
+    assert_eq!(ran.status.code(), Some(65), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stderr.contains("orch's own"), "{}", ran.stderr);
+}
+
+/// `orch` on a kernel without Landlock, as `strace` plays it.
+fn without_landlock(bed: &Bed, args: &[&str]) -> Option<Ran> {
+    let strace = Command::new("strace").arg("-V").output();
+    if !strace.is_ok_and(|ran| ran.status.success()) {
+        eprintln!("skipped: there is no `strace`");
+        return None;
+    }
+    let mut traced = bed.orch(args.iter().copied());
+    let mut command = Command::new("strace");
+    command
+        .args([
+            "-f",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=landlock_create_ruleset",
+        ])
+        .args(["-e", "inject=landlock_create_ruleset:error=ENOSYS"])
+        .arg(orch())
+        .args(args)
+        .env("ORCH_ROOT", &bed.root)
+        .env_remove("ORCH_TASK")
+        .env_remove("ORCH_WATCHER")
+        .env("NO_COLOR", "1")
+        .env("PATH", "/usr/bin:/bin")
+        .current_dir(&bed.outside)
+        .stdin(std::process::Stdio::null());
+    *traced.command() = command;
+    Some(traced.run())
+}
+
+#[test]
+fn without_landlock_required_is_refused_and_the_rest_is_compared_with_a_warning() {
+    let bed = Bed::new();
+    workflow(&bed, "", "echo x > made", "sandbox: required");
+    let Some(ran) = without_landlock(&bed, &["run", "w"]) else {
+        return;
+    };
+    assert_eq!(ran.status.code(), Some(65), "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stderr.contains("step `a`: `sandbox: required`"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!bed.has("made") && bed.ls("workspace").is_empty());
+    workflow(&bed, "", "echo x > made", "writes: [\"out/**\"]");
+    let ran = without_landlock(&bed, &["run", "w"]).unwrap();
+    assert_eq!(ran.status.code(), Some(4), "{}{}", ran.stdout, ran.stderr);
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(said.contains("cannot hold an agent"), "{said}");
+    assert!(said.contains("`made`"), "{said}");
+    let doctor = without_landlock(&bed, &["doctor"]).unwrap();
+    assert!(doctor.stdout.contains("no Landlock"), "{}", doctor.stdout);
+}
+
+#[test]
+fn bubblewrap_is_told_everything_by_a_descriptor_and_has_no_environment() {
+    let bed = Bed::new();
+    let bin = bed.outside.join("bin");
+    fs::create_dir(&bin).unwrap();
+    let fake = bin.join("bwrap");
+    let script = "#!/bin/sh\n{ echo \"argv: $*\"; tr '\\0' ' ' < /proc/self/environ; echo; tr '\\0' '\\n' <&\"$2\"; } > \"$(dirname \"$0\")/told\"\nshift 3\nexec \"$@\"\n";
+    fs::write(&fake, script).unwrap();
+    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
+    let lines = "sandbox: bwrap\nnetwork: none\nwrites: [\"out/**\"]\nenv: {TOKEN: hush-hush, LD_PRELOAD: \"\"}";
+    workflow(&bed, "", "echo ran", lines);
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let ran = bed.orch(["run", "w"]).env("PATH", path).run();
+    assert!(ran.status.success(), "{}{}", ran.stdout, ran.stderr);
+    let told = fs::read_to_string(bin.join("told")).unwrap();
+    let (argv, rest) = told.split_once('\n').unwrap();
+    let (environ, words) = rest.split_once('\n').unwrap();
+    assert!(
+        !argv.contains("hush-hush") && argv.contains("step.sh"),
+        "{argv}"
+    );
+    assert!(!environ.contains("hush-hush"), "{environ}");
+    assert!(words.contains("--setenv\nTOKEN\nhush-hush\n"), "{words}");
+    for word in [
+        "--unshare-net",
+        "--unshare-pid",
+        "--die-with-parent",
+        "--clearenv",
+    ] {
+        assert!(words.contains(&format!("{word}\n")), "{word}: {words}");
+    }
+    let out = bed.root.join("out").display().to_string();
+    assert!(
+        words.contains(&format!("--bind\n{out}\n{out}\n")),
+        "{words}"
+    );
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_told_as_without_a_fence() {
+    let bed = Bed::new();
+    let script = bed.outside.join("bad.sh");
+    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let provider = format!("providers:\n  bad: {{command: [{}]}}\n", script.display());
+    bed.write("specs/providers.yaml", provider);
+    bed.agent("a", "provider: bad\nwrites: []", "");
+    bed.drop_task("a", "t", "x");
+    bed.drain();
+    let error = bed.record("a/t")["error"].to_string();
+    assert!(
+        error.contains("its interpreter `/no/such/interpreter`"),
+        "{error}"
+    );
+}
