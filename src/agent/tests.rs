@@ -26,7 +26,7 @@ fn a_file_without_front_matter_is_a_system_prompt() {
 fn every_key_is_read() {
     let (agent, notes) = read(
         "---\nprovider: codex\nmodel: o9\naccess: read\ntimeout: 5m\nidle_timeout: 30s\ndir: app\n\
-         then: [a, b]\nwrites: [\"src/**\"]\nparams: {effort: high}\nenv: {RUST_LOG: debug, N: 5}\n\
+         then: [a, b]\nwrites: [\"src/**\"]\nreads: [docs]\nnetwork: none\nsandbox: required\nlimits: {processes: 9}\nparams: {effort: high}\nenv: {RUST_LOG: debug, N: 5}\n\
          pass_env: [GH_TOKEN]\ndescription: writes\nretries: 2\n---\nYou write.\n",
     )
     .unwrap();
@@ -35,6 +35,9 @@ fn every_key_is_read() {
     assert_eq!(agent.timeout, Some(Time(Duration::from_secs(300))));
     assert_eq!(agent.then.len(), 2);
     assert_eq!(agent.writes, Some(vec!["src/**".to_owned()]));
+    assert_eq!(agent.reads, Some(vec!["docs".to_owned()]));
+    assert_eq!(agent.limits.processes, Some(9));
+    assert!(!agent.wish().is_empty());
     assert_eq!(agent.env["N"], "5");
     assert_eq!(agent.params["effort"], "high");
     assert_eq!(agent.retries, Some(2));
@@ -61,6 +64,10 @@ struct StrictFront {
     dir: IgnoredAny,
     then: IgnoredAny,
     writes: IgnoredAny,
+    reads: IgnoredAny,
+    network: IgnoredAny,
+    sandbox: IgnoredAny,
+    limits: IgnoredAny,
     params: IgnoredAny,
     env: IgnoredAny,
     pass_env: IgnoredAny,
