@@ -19,7 +19,7 @@ use crate::error::{Fault, Kind, Result, exit};
 use crate::mailbox::{ANSWERS, CLAIMED, Mailbox, RECORD, TASK, file_name, read_record};
 use crate::process::{Signals, living_watchers};
 use crate::record::Status;
-use crate::report::{clean_line, print_fault, print_line};
+use crate::report::{clean_line, print_fault, print_line, print_unheld};
 use crate::root::Root;
 use crate::runtime::{self, Ended};
 use crate::state::{RunState, RunStatus};
@@ -215,7 +215,12 @@ impl Drive<'_> {
                 }
                 tail.print()
             });
-            let ended = runtime::watch(self.root, Durability::Power, options, Arc::new(|_: &_| {}));
+            let ended = runtime::watch(
+                self.root,
+                Durability::Power,
+                options,
+                Arc::new(print_unheld),
+            );
             let _ = tell.send(News::Done);
             let printed = printer.join();
             let ended = ended?;

@@ -21,7 +21,7 @@ use crate::mailbox::{
 use crate::process::{TASK_VARIABLE, living_watchers};
 use crate::record::Record;
 use crate::registry::Registry;
-use crate::report::{clean, print_fault};
+use crate::report::{clean, print_fault, print_unheld};
 use crate::root::Root;
 use crate::runtime;
 use crate::safety::FileId;
@@ -209,7 +209,7 @@ fn wait(root: &Arc<Root>, errand: &Errand<'_>, words: &cli::Send) -> Result<Wait
                 record: words.record,
                 ..Options::default()
             };
-            let ended = runtime::watch(root, Durability::Power, options, Arc::new(|_: &_| {}))?;
+            let ended = runtime::watch(root, Durability::Power, options, Arc::new(print_unheld))?;
             if let Some(code) = ended.signal {
                 eprintln!("stopped; `{agent}/{name}` waits in its inbox");
                 return Ok(Waited::Stopped(code));

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::launch::Grant;
 use super::letter::Right;
-use super::scope::{Cover, Pattern, cover};
+use super::scope::{Cover, Pattern, cover, is_named_inbox};
 use crate::error::{Fault, Kind, Result};
 use crate::root::Root;
 use crate::safety::Dir;
@@ -29,11 +29,13 @@ pub(super) fn of_pattern(out: &mut Vec<Grant>, root: &Root, pattern: &Pattern) -
         let folder = path.parent().unwrap_or(&root.path);
         return match cover(&root.path, folder) {
             Cover::Free => open(out, folder, Right::Write),
+            Cover::Own if is_named_inbox(&pattern.base) => open(out, folder, Right::Write),
             _ => open(out, &path, Right::Write),
         };
     }
     match cover(&root.path, &path) {
         Cover::Free => open(out, &path, Right::Write),
+        Cover::Own if is_named_inbox(&pattern.base) => open(out, &path, Right::Write),
         Cover::Own => Ok(()),
         Cover::Around => entries(out, &root.path, &path, &|name| pattern.may_match(name)),
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::text::{Paint, clean_line, short_duration, status_word};
 use crate::engine::Notice;
-use crate::error::Fault;
+use crate::error::{Fault, Kind};
 use crate::record::Record;
 use crate::state::RunStatus;
 
@@ -156,6 +156,17 @@ fn finished(record: &Record, paint: Paint) -> String {
         }
     }
     line
+}
+
+/// Prints, of what happens, only that an agent is not held as it was asked for: for commands that
+/// have lines of their own for the rest.
+pub fn print_unheld(notice: &Notice<'_>) {
+    if let Notice::Trouble { fault } = notice
+        && fault.kind == Kind::PermissionDenied
+    {
+        let text = trouble(fault, Paint::stderr());
+        let _ = writeln!(std::io::stderr().lock(), "{text}");
+    }
 }
 
 fn trouble(fault: &Fault, paint: Paint) -> String {

@@ -6,7 +6,7 @@ mod table;
 mod text;
 mod time;
 
-pub use live::Live;
+pub use live::{Live, print_unheld};
 pub use out::{Reader, print, print_json, print_line};
 pub use table::{Align, Table};
 pub use text::{Paint, clean, clean_line, count, short_duration, size, status_word};
