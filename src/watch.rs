@@ -18,10 +18,12 @@ use crate::process::is_watcher_lock;
 pub use folders::{Change, Folders};
 
 /// Why the engine is woken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wake {
     /// There may be something to claim: scan.
     Scan,
+    /// This task may be there to be claimed: look at it, and scan.
+    Task(PathBuf),
     /// A claim went away: a worker may have lost its task.
     ClaimGone,
 }
@@ -99,12 +101,13 @@ fn classify(event: &Event) -> Option<Wake> {
     match event.kind {
         // A folder, or a file that appears whole (a link, a rename) or will be closed later.
         EventKind::Create(_) => is_news(last).then_some(Wake::Scan),
+        // A task that is whole now.
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
-            is_task(last).then_some(Wake::Scan)
+            is_task(last).then(|| whole(last))
         }
         EventKind::Modify(ModifyKind::Name(
             RenameMode::To | RenameMode::Any | RenameMode::Both,
-        )) => is_news(last).then_some(Wake::Scan),
+        )) => is_news(last).then(|| whole(last)),
         EventKind::Modify(ModifyKind::Name(RenameMode::From)) | EventKind::Remove(_) => {
             if has_suffix(last, CLAIMED) {
                 return Some(Wake::ClaimGone);
@@ -114,6 +117,13 @@ fn classify(event: &Event) -> Option<Wake> {
         }
         EventKind::Any | EventKind::Other => Some(Wake::Scan),
         EventKind::Access(_) | EventKind::Modify(_) => None,
+    }
+}
+
+fn whole(path: &Path) -> Wake {
+    match has_suffix(path, TASK) {
+        true => Wake::Task(path.to_path_buf()),
+        false => Wake::Scan,
     }
 }
 
@@ -171,11 +181,6 @@ mod tests {
         for (kind, path) in [
             (EventKind::Create(CreateKind::File), "/i/a/x.task"),
             (EventKind::Create(CreateKind::Folder), "/i/new-agent"),
-            (
-                EventKind::Access(AccessKind::Close(AccessMode::Write)),
-                "/i/a/x.task",
-            ),
-            (name(RenameMode::To), "/i/a/x.task"),
             (name(RenameMode::To), "/i/human/x.reply"),
         ] {
             assert_eq!(
@@ -183,6 +188,13 @@ mod tests {
                 Some(Wake::Scan),
                 "{kind:?} {path}"
             );
+        }
+        for kind in [
+            EventKind::Access(AccessKind::Close(AccessMode::Write)),
+            name(RenameMode::To),
+        ] {
+            let named = Wake::Task(PathBuf::from("/i/a/x.task"));
+            assert_eq!(classify(&event(kind, "/i/a/x.task")), Some(named));
         }
         let overflow = Event::new(EventKind::Other).set_flag(Flag::Rescan);
         assert_eq!(classify(&overflow), Some(Wake::Scan));

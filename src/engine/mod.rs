@@ -26,6 +26,7 @@ mod waits;
 mod worker;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -366,8 +367,16 @@ impl Engine {
         let queue = self.queue.clone();
         let wakes = self.wakes.clone();
         let ends = self.options.drain || self.options.only.is_some();
+        // Whoever wants only some of the tasks leaves it to the scan to say which.
+        let direct = !self.ends();
         let wake = move |why| match why {
             watch::Wake::Scan => queue.wake(),
+            watch::Wake::Task(path) => {
+                let named = direct.then(|| told(&path)).flatten();
+                if !named.is_some_and(|(agent, name)| queue.tell(&agent, name)) {
+                    queue.wake();
+                }
+            }
             watch::Wake::ClaimGone => {
                 wakes.iter().for_each(Wake::poke);
                 // Our own retired tasks come here too. Only one who waits for the last claim to
@@ -570,6 +579,14 @@ impl Engine {
             (self.listener)(&Notice::Trouble { fault });
         }
     }
+}
+
+/// The task that a wake-up names.
+fn told(path: &Path) -> Option<(AgentName, TaskName)> {
+    let file = path.file_name()?.to_str()?;
+    let name = TaskName::parse(file.strip_suffix(TASK)?).ok()?;
+    let agent = AgentName::parse(path.parent()?.file_name()?.to_str()?).ok()?;
+    Some((agent, name))
 }
 
 /// Whether a task starts this run or is a step of it.

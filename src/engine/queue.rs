@@ -8,11 +8,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::waits::Over;
-use crate::mailbox::{AgentBox, Claim, Names};
+use crate::mailbox::{AgentBox, Claim, Names, TASK};
 use crate::task::{AgentName, TaskName};
 
 /// Up to this much work, workers are woken one by one.
 const FEW: usize = 8;
+
+/// A scan after a worker was told of a task comes so much later.
+const AFTER_TOLD: Duration = Duration::from_millis(20);
 
 /// A name to look at.
 #[derive(Debug, Clone)]
@@ -38,6 +41,8 @@ impl Item {
 pub enum Work {
     /// Look at this name, and claim it if it can be claimed.
     Look(Item),
+    /// The same, of a name that no scan has found yet.
+    Told(Item),
     /// Finish or run what a dead owner left.
     Adopted(Claim),
     /// Finish a step that has waited for files.
@@ -69,6 +74,12 @@ struct State {
     stopped: bool,
     paused_until: Option<Instant>,
     woken: bool,
+    /// Names that a wake-up has told, for workers that are idle.
+    told: VecDeque<Item>,
+    /// Workers that have nothing to do.
+    idle: usize,
+    /// A scan that is not needed at once is made then.
+    scan_at: Option<Instant>,
     /// The names that are looked at or worked on.
     in_work: Vec<Name>,
     /// While a list is made: what it may have although it was handed out already. A second look
@@ -141,6 +152,8 @@ impl Queue {
             })
             .unwrap_or(0);
         state.adopted.extend(adopted);
+        // The list has them, if they are there.
+        state.told.clear();
         let work = state.left + state.adopted.len();
         drop(state);
         // No more of them than there is work for: one dropped task wakes one worker.
@@ -165,7 +178,7 @@ impl Queue {
             {
                 state.working += 1;
                 state.taken += 1;
-                let last = state.left == 0;
+                let last = state.left == 0 && !matches!(work, Work::Told(_));
                 // The engine must not be woken only to wait for the lock.
                 drop(state);
                 if last {
@@ -174,6 +187,7 @@ impl Queue {
                 return Some(work);
             }
             let due = state.later.first_due().into_iter().chain(paused).min();
+            state.idle += 1;
             state = match due {
                 Some(due) => {
                     let wait = due
@@ -189,6 +203,7 @@ impl Queue {
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner),
             };
+            state.idle -= 1;
         }
     }
 
@@ -243,6 +258,57 @@ impl Queue {
         self.lock().paused_until = Some(Instant::now() + pause);
     }
 
+    /// A task may be there. Where a worker has nothing else to do, it looks at once, and the scan
+    /// that would have found the task is made a little later, once for all that come meanwhile.
+    /// Gives whether that is so.
+    pub fn tell(&self, agent: &AgentName, name: TaskName) -> bool {
+        let mut state = self.lock();
+        let paused = state
+            .paused_until
+            .is_some_and(|until| until > Instant::now());
+        let scan_first = state.woken || state.handed_out.is_some() || paused;
+        let busy = state.left > 0 || state.told.len() >= state.idle;
+        // Agents that the last scan found fit to be worked for.
+        let turn = state
+            .turns
+            .iter()
+            .find(|(turn, _)| turn.folders.agent == *agent && turn.suffix == TASK);
+        let Some(folders) = turn.map(|(turn, _)| turn.folders.clone()) else {
+            return false;
+        };
+        let item = Item {
+            folders,
+            name,
+            suffix: TASK,
+            looks: 0,
+        };
+        let key = item.key();
+        if state.stopped || scan_first {
+            return false;
+        }
+        // Told twice, or another task of a name that is worked on: the scan will show.
+        let known = state.in_work.contains(&key)
+            || state.later.names.contains(&key)
+            || state.told.iter().any(|other| other.key() == key);
+        if busy && !known {
+            return false;
+        }
+        let first = state.scan_at.is_none();
+        state.scan_at.get_or_insert(Instant::now() + AFTER_TOLD);
+        if !known {
+            state.told.push_back(item);
+        }
+        drop(state);
+        if !known {
+            self.for_workers.notify_one();
+        }
+        if first {
+            // The engine has to learn the time; it is in no hurry.
+            self.for_engine.notify_one();
+        }
+        true
+    }
+
     /// Something may have changed.
     pub fn wake(&self) {
         let mut state = self.lock();
@@ -264,6 +330,7 @@ impl Queue {
     pub fn begin_scan(&self) {
         let mut state = self.lock();
         state.woken = false;
+        state.scan_at = None;
         state.handed_out = Some(state.in_work.clone());
     }
 
@@ -282,6 +349,12 @@ impl Queue {
                 return glance;
             }
             let now = Instant::now();
+            if state.scan_at.is_some_and(|at| at <= now) {
+                state.scan_at = None;
+                state.woken = true;
+                continue;
+            }
+            let until = until.into_iter().chain(state.scan_at).min();
             state = match until {
                 Some(until) if until <= now => return glance,
                 Some(until) => {
@@ -363,7 +436,8 @@ impl State {
         Glance {
             left: self.left + self.adopted.len() + self.over.len(),
             later: self.later.items.len(),
-            working: self.working,
+            // Those that are told of a task are about to work.
+            working: self.working + self.told.len(),
             parked: self.parked,
             taken: self.taken,
             woken: self.woken,
@@ -378,16 +452,24 @@ impl State {
         if let Some(claim) = self.adopted.pop_front() {
             return Some(Work::Adopted(claim));
         }
+        if let Some(item) = self.told.pop_front() {
+            self.hand_out(&item);
+            return Some(Work::Told(item));
+        }
         let item = match self.later.take_due(now) {
             Some(item) => item,
             None => self.next_in_turn()?,
         };
+        self.hand_out(&item);
+        Some(Work::Look(item))
+    }
+
+    fn hand_out(&mut self, item: &Item) {
         let name = item.key();
         if let Some(handed_out) = &mut self.handed_out {
             handed_out.push(name.clone());
         }
         self.in_work.push(name);
-        Some(Work::Look(item))
     }
 
     fn next_in_turn(&mut self) -> Option<Item> {

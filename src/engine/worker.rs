@@ -47,16 +47,30 @@ impl Engine {
         let mut desk = Desk::new(wake.clone());
         while let Some(work) = self.queue.take() {
             let name = match &work {
-                Work::Look(item) => Some((item.folders.agent.clone(), item.name.clone())),
+                Work::Look(item) | Work::Told(item) => {
+                    Some((item.folders.agent.clone(), item.name.clone()))
+                }
                 Work::Adopted(_) | Work::Over(_) => None,
             };
             let _done = Done(&self.queue, name);
             match work {
                 Work::Look(item) => self.look(item, &mut desk),
+                Work::Told(item) => self.look_at_once(item, &mut desk),
                 Work::Adopted(claim) => self.take_over(claim, &mut desk),
                 Work::Over(over) => self.end_wait(*over, &mut desk),
             }
         }
+    }
+
+    /// Looks at a task before a scan has found it: with the settings as they are now, and in
+    /// folders that are still in their places, as after a scan.
+    fn look_at_once(&self, item: Item, desk: &mut Desk) {
+        self.registry.refresh(&|fault| self.trouble(fault));
+        let human = self.registry.is_human(&item.folders.agent);
+        if human || !item.folders.is_in_place() {
+            return self.queue.wake();
+        }
+        self.look(item, desk);
     }
 
     fn look(&self, item: Item, desk: &mut Desk) {

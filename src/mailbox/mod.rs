@@ -71,6 +71,18 @@ pub struct AgentBox {
 }
 
 impl AgentBox {
+    /// Whether its folders are still those of its name.
+    pub fn is_in_place(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        [&self.inbox, &self.artifacts, &self.processed]
+            .iter()
+            .all(|dir| {
+                let there = std::fs::symlink_metadata(dir.path());
+                matches!((there, dir.meta()), (Ok(there), Ok(own))
+                    if (there.dev(), there.ino()) == (own.id.dev, own.id.ino))
+            })
+    }
+
     /// The folder that may not be written in, if there is one.
     pub fn read_only(&self) -> Option<&Dir> {
         [&self.inbox, &self.artifacts, &self.processed]
