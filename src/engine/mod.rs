@@ -123,6 +123,8 @@ pub struct Engine {
     failed: AtomicU32,
     handles_opened: Mutex<Instant>,
     trouble: Mutex<HashMap<String, Instant>>,
+    /// Runs that take no more events from this engine: their tasks wait for the next one.
+    halted: Mutex<BTreeSet<String>>,
     scans: AtomicU64,
 }
 
@@ -181,6 +183,7 @@ impl Engine {
             failed: AtomicU32::new(0),
             handles_opened: Mutex::new(Instant::now()),
             trouble: Mutex::default(),
+            halted: Mutex::default(),
             scans: AtomicU64::new(0),
         })
     }
@@ -496,6 +499,7 @@ impl Engine {
             }
             let names = self.only_mine(agent, std::mem::take(&mut listing.waiting));
             let names = self.without_strays(&listing.folders, names, TASK);
+            let names = self.without_halted(names);
             found.waiting += names.len();
             found.turns.push(Turn {
                 folders: listing.folders.clone(),
@@ -531,6 +535,16 @@ impl Engine {
         });
         let is_stray = |name: &str| strays.contains(&format!("{name}{suffix}"));
         names.iter().filter(|name| !is_stray(name)).collect()
+    }
+
+    /// Leaves out the tasks of runs that this engine cannot move on.
+    fn without_halted(&self, names: Names) -> Names {
+        let halted = self.halted.lock().unwrap_or_else(PoisonError::into_inner);
+        if halted.is_empty() {
+            return names;
+        }
+        let is_halted = |name: &str| halted.iter().any(|run| is_of_run(name, run));
+        names.iter().filter(|name| !is_halted(name)).collect()
     }
 
     fn take_answers(&self, listing: &AgentListing, found: &mut Found) {

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -221,9 +222,21 @@ impl Engine {
             None => self.reject(claim, fault, desk),
             Some(fault) => {
                 self.trouble(&fault);
+                self.halt_if_unsynced(&run_id);
                 self.queue.pause(Duration::from_secs(1));
                 let _ = desk.wake.sleep(Duration::from_secs(1));
                 self.give_back_or_drop(claim);
+            }
+        }
+    }
+
+    /// A run whose log could not be made durable is left to the next engine: what this one knows of
+    /// it may not be what is on the disk.
+    fn halt_if_unsynced(&self, run: &str) {
+        if self.host(run).is_ok_and(|host| host.run.is_unsynced()) {
+            let mut halted = self.halted.lock().unwrap_or_else(PoisonError::into_inner);
+            if halted.insert(run.to_owned()) {
+                self.failed.fetch_add(1, Ordering::Relaxed);
             }
         }
     }

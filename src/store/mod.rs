@@ -295,7 +295,7 @@ impl RunDir {
             .any(|meta| meta.id == known.log.id)
     }
 
-    fn is_unsynced(&self) -> bool {
+    pub(crate) fn is_unsynced(&self) -> bool {
         self.unsynced.load(Ordering::Relaxed)
     }
 }

@@ -168,6 +168,45 @@ fn a_run_killed_twice_ends_as_if_nothing_had_happened() {
 }
 
 #[test]
+fn an_io_error_at_any_point_of_a_run_loses_nothing() {
+    let whole = five();
+    drain(&whole, None).expect(0);
+    let expected = lasting(state(&whole));
+    let mut cases = Vec::new();
+    for point in Point::ALL {
+        for (error, nth) in [("eio", 1), ("enospc", 4)] {
+            cases.push((*point, error, nth));
+        }
+    }
+    side_by_side(&cases, |(point, error, nth)| {
+        let story = format!("{error} at {} for the {nth}th time", point.name());
+        let bed = five();
+        let first = drain(&bed, Some(&format!("{error}:{}:{nth}", point.name())));
+        // What could not be written stops the run or is tried again; nothing is invented.
+        assert!(first.status.code().is_some(), "{story}: {first:?}");
+        let second = drain(&bed, None);
+        assert_eq!(
+            second.status.code(),
+            Some(0),
+            "{story}: {first:?} {second:?}"
+        );
+        assert_eq!(
+            lasting(state(&bed)),
+            expected,
+            "{story}: {first:?} {second:?}"
+        );
+        assert!(
+            executions(&bed) <= 9,
+            "{story}: finished work was done again"
+        );
+        for folder in ["shell", "orch", "echo", "five"] {
+            assert_eq!(bed.ls(&format!("inbox/{folder}")), [""; 0], "{story}");
+        }
+        bed.assert_nothing_runs();
+    });
+}
+
+#[test]
 fn a_task_that_no_run_waits_for_is_refused() {
     let bed = five();
     drain(&bed, None).expect(0);
