@@ -55,7 +55,7 @@ pub fn load_workflow(root: &Path, word: &str) -> Result<(Workflow, Spec)> {
     let clean = checked.report.is_clean();
     let Some(workflow) = checked.workflow.filter(|_| clean) else {
         return Err(Fault::new(
-            Kind::WorkflowValidationError,
+            checked.report.kind(),
             format!(
                 "`{}` is not valid\n{}",
                 found.file,

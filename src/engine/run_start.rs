@@ -17,7 +17,7 @@ use crate::runs::{self, now, values};
 use crate::specs::is_inside_specs;
 use crate::state::Event;
 use crate::store::{PATIENCE, RunDir, Spec};
-use crate::task::{Header, Task, TaskName};
+use crate::task::{AgentName, Header, Task, TaskName};
 use crate::workflow::Workflow;
 
 impl Engine {
@@ -43,7 +43,7 @@ impl Engine {
             },
         };
         if begun.is_none()
-            && let Err(fault) = runs::load_runnable(&self.mailbox.root.path, &word)
+            && let Err(fault) = self.would_start(&agent, &word, &task.header)
         {
             return self.reject(claim, fault, desk);
         }
@@ -56,6 +56,18 @@ impl Engine {
         // The id is written down before anything is made, so that a crash makes no second run.
         let committed = begun.is_some();
         self.finish_start(claim, &record, committed, started, desk);
+    }
+
+    /// Whether a run can be made of this task, before anything is made.
+    fn would_start(&self, agent: &AgentName, word: &str, header: &Header) -> Result<()> {
+        if agent.is_reserved() && !self.registry.is_human(agent) {
+            let message = format!("`inbox/{agent}/` takes steps of runs and nothing else");
+            return Err(Fault::new(Kind::InvalidTask, message)
+                .hint(format!("drop it into `inbox/{word}/`")));
+        }
+        let (workflow, spec) = runs::load_runnable(&self.mailbox.root.path, word)?;
+        values::context(&workflow, &header.context)?;
+        values::check_input(&workflow, &spec, header.input.as_ref())
     }
 
     fn finish_start(

@@ -34,7 +34,7 @@ pub fn check(file: &str, text: &str, specs: &dyn Specs, guards: &dyn Guards) -> 
             line: fault.line,
             column: fault.column,
         };
-        out.fault_with(place, fault.message, fault.hint);
+        out.bad_yaml(place, fault.message, fault.hint);
     }
     let loaded = root.and_then(|root| {
         match root.content {

@@ -32,6 +32,8 @@ pub struct Report {
     pub proven: Option<u64>,
     /// What is worth knowing and not wrong, in the order of the file.
     pub notes: Vec<Problem>,
+    /// Some of it is not YAML, or not YAML that says only one thing.
+    pub bad_yaml: bool,
 }
 
 impl Problem {
@@ -133,10 +135,19 @@ impl Report {
             more => format!(" (and {more} more faults)"),
         };
         Some(Fault {
-            kind: Kind::WorkflowValidationError,
+            kind: self.kind(),
             message: format!("{}{more}", first.line()),
             hint: first.hint.clone(),
         })
+    }
+
+    /// What kind of failure a file with these faults is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self.bad_yaml {
+            true => Kind::YamlParseError,
+            false => Kind::WorkflowValidationError,
+        }
     }
 }
 
@@ -149,6 +160,7 @@ pub(super) struct Gather<'t> {
     lines: Vec<usize>,
     faults: Vec<Problem>,
     notes: Vec<Problem>,
+    bad_yaml: bool,
 }
 
 impl<'t> Gather<'t> {
@@ -161,6 +173,7 @@ impl<'t> Gather<'t> {
             lines: std::iter::once(0).chain(ends).collect(),
             faults: Vec::new(),
             notes: Vec::new(),
+            bad_yaml: false,
         }
     }
 
@@ -184,6 +197,12 @@ impl<'t> Gather<'t> {
     /// Adds a fault without a hint.
     pub(super) fn fault(&mut self, place: Place, message: impl Into<String>) {
         self.fault_with(place, message, None);
+    }
+
+    /// Adds a fault of the YAML itself.
+    pub(super) fn bad_yaml(&mut self, place: Place, message: String, hint: Option<String>) {
+        self.bad_yaml = true;
+        self.fault_with(place, message, hint);
     }
 
     /// Adds a fault with a hint.
@@ -257,6 +276,7 @@ impl<'t> Gather<'t> {
             proven: proven.filter(|_| faults.is_empty()),
             faults,
             notes: sorted(self.notes),
+            bad_yaml: self.bad_yaml,
         }
     }
 }

@@ -227,6 +227,11 @@ fn hostile_guards_are_refused_and_never_more() {
     let guard = |guard: &str| step(&format!("when: {{if: {}}}", Value::from(guard)));
     let table = [
         ("(".repeat(2000), "over the limit"),
+        ("(".repeat(20_000), "over the limit"),
+        ("[".repeat(20_000), "levels deep"),
+        (format!("1{}", " + 1".repeat(25_000)), "over the limit"),
+        (format!("state{}", ".a".repeat(500)), "cannot be read"),
+        (format!("true{}", " || !true".repeat(110)), ""),
         (format!("{}true", "!".repeat(1000)), "cannot be read"),
         ("(".repeat(500) + &")".repeat(500), "levels deep"),
         (format!("true{}", " && true".repeat(126)), ""),
