@@ -153,6 +153,14 @@ points! {
     PlanSync = "plan.sync",
     /// It takes the place of the old one.
     PlanRename = "plan.rename",
+    /// What becomes of printed files is written down.
+    ApplyJournal = "apply.journal",
+    /// That, a file of it or a folder is made durable.
+    ApplySync = "apply.sync",
+    /// A printed file is written beside the old one.
+    ApplyWrite = "apply.write",
+    /// It takes the place of the old one, or a file is removed.
+    ApplyRename = "apply.rename",
     /// The new state is written beside the old one.
     RunStateWrite = "run.state-write",
     /// It takes the place of the old one.

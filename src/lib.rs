@@ -23,7 +23,7 @@
 //! [`provider`], [`record`], [`access`], [`units`], [`suggest`], [`canonical`], and [`yaml`], which closes the gaps
 //! of the YAML reader. Of workflows: [`workflow`] reads, checks and draws them, [`expr`] and [`vars`]
 //! are its expressions and variables over a [`scope`], [`output`], [`schema_check`] and [`inject`]
-//! deal with what goes in and out of a step, [`plan`] reads plans, and [`flow`] decides what happens next: a [`state`] and
+//! deal with what goes in and out of a step, [`plan`] reads plans, [`printed`] finds the files in an answer, and [`flow`] decides what happens next: a [`state`] and
 //! an event in, the next state out.
 //!
 //! The shell around it: [`safety`] is the only way from a name to a file under the root; [`disk`]
@@ -66,6 +66,7 @@ pub mod lock;
 pub mod mailbox;
 pub mod output;
 pub mod plan;
+pub mod printed;
 pub mod process;
 pub mod provider;
 pub mod record;

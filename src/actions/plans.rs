@@ -1,16 +1,15 @@
 //! The folder of a plan: read as a whole, and written file by file, each in one step.
 
-use std::io::{self, Read, Write};
+use std::io::Read;
 
 use rustix::fs::FileType;
 use serde_json::{Value, json};
 
 use super::{Done, NotDone, Place, counted};
-use crate::disk::{Point, at};
 use crate::error::{Fault, Kind, Result};
 use crate::flow::document::PLAN;
 use crate::plan::{self, Folder, MASTER, MAX_FILE_BYTES, MAX_TASKS, Phase, Plan, PlanFault, Tick};
-use crate::safety::{Dir, Meta};
+use crate::safety::Dir;
 use crate::state::Changes;
 use crate::steps::paths;
 use crate::workflow::model::Mark;
@@ -47,7 +46,7 @@ pub(super) fn mark(place: &Place<'_>, dir: &str, mark: Mark) -> Result<Done, Not
     let names: Vec<&str> = changed.iter().map(|(name, _)| name.as_str()).collect();
     // The master plan comes last: a crash before it leaves the phase open, and all is done again.
     for (name, text) in &changed {
-        replace(place, &handle, name, text.as_bytes())
+        super::replace(place.disk, &handle, name, text.as_bytes(), &super::PLAN)
             .map_err(|e| Fault::io("write", handle.path().join(name), &e))?;
     }
     let word = match mark {
@@ -224,30 +223,4 @@ fn text(dir: &Dir, name: &str) -> Result<String> {
         let message = format!("`{}` is not UTF-8", path.display());
         Fault::new(Kind::PlanError, message).hint("save it as UTF-8")
     })
-}
-
-/// Puts a file in the place of another, in one step, with its permissions.
-fn replace(place: &Place<'_>, dir: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let permissions = match dir.open(name) {
-        Ok(file) if Meta::of_file(&file)?.kind == FileType::RegularFile => {
-            Some(file.metadata()?.permissions())
-        }
-        _ => None,
-    };
-    let temp = format!(".{:.100}.orch", crate::store::sha256(name.as_bytes()));
-    at(Point::PlanWrite)?;
-    let mut file = dir.create_anew(&temp)?;
-    let written = file.write_all(bytes).and_then(|()| {
-        if let Some(permissions) = permissions {
-            file.set_permissions(permissions)?;
-        }
-        place.disk.sync_file(Point::PlanSync, &file)?;
-        at(Point::PlanRename)?;
-        dir.rename_over(&temp, name)?;
-        place.disk.sync_dir(Point::PlanSync, dir)
-    });
-    if written.is_err() {
-        let _ = dir.remove(&temp);
-    }
-    written
 }

@@ -25,6 +25,8 @@ impl Engine {
         let place = Place {
             root: &self.mailbox.root,
             disk: self.mailbox.disk(),
+            run: &host.run,
+            task: claim.name.as_str(),
             plan: state.state.get("plan"),
         };
         let done = actions::perform(act, &place);

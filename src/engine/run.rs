@@ -16,6 +16,7 @@ use super::run_work::Worked;
 use super::waiting::Wait;
 use super::worker::Finished;
 use super::{Engine, Notice};
+use crate::actions;
 use crate::error::{Fault, Kind, Result};
 use crate::flow::{self, Moment};
 use crate::mailbox::Claim;
@@ -28,7 +29,7 @@ use crate::steps::prepare::Waiting;
 use crate::store::{PATIENCE, RunDir};
 use crate::task::{AgentName, Header, Task};
 use crate::workflow::Workflow;
-use crate::workflow::model::StepId;
+use crate::workflow::model::{StepId, Work};
 
 /// No more runs than this are kept at hand; the others are opened again when they are needed.
 const AT_HAND: usize = 128;
@@ -354,6 +355,9 @@ impl Engine {
         let others = state.pending.clone();
         let (state, effects) = locked.apply(&host.workflow, state, &now(), event)?;
         drop(locked);
+        if matches!(host.workflow.step(id).work, Work::Action(_)) {
+            actions::forget(&host.run, name);
+        }
         self.tell(host.run.id(), &effects);
         self.end_others_if_stopped(&state, &others, name);
         Ok(Passed::Recorded(finished))

@@ -12,6 +12,7 @@ use super::run::Host;
 use super::waiting::Wait;
 use super::worker::{DirLock, Finished};
 use super::{Engine, Notice};
+use crate::actions::Looked;
 use crate::error::{Fault, Kind, Result};
 use crate::flow;
 use crate::mailbox::{Claim, OUT};
@@ -20,7 +21,7 @@ use crate::record::{Record, Status};
 use crate::runs::now;
 use crate::schema_check::Schema;
 use crate::state::{Event, Facts, Pending, RunState, StepResult, StepStatus};
-use crate::steps::prepare::{Ready, Scene, Waiting, output_file, prepare, schema};
+use crate::steps::prepare::{Ready, Scene, Waiting, output_file, prepare, printed_into, schema};
 use crate::steps::result::{self, Outcome, Times};
 use crate::store::PATIENCE;
 use crate::workflow::model::StepId;
@@ -60,6 +61,7 @@ impl Engine {
         let mut attempt = pending.attempts;
         let mut tries = 0;
         let mut again: Option<String> = None;
+        let mut before: Option<Vec<(String, Looked)>> = None;
         loop {
             let scene = Scene {
                 root: &self.mailbox.root,
@@ -74,6 +76,7 @@ impl Engine {
                 again: again.as_deref(),
             };
             let began = Began::now();
+            let before = before.get_or_insert_with(|| self.looked(printed_into(&scene)));
             let worked = match prepare(&scene) {
                 Err(fault) => self.invalid(claim, host, pending, attempt, fault, began),
                 Ok(Ready::Wait(waiting)) => {
@@ -102,7 +105,10 @@ impl Engine {
                         schema.as_ref(),
                         desk,
                     )? {
-                        Worked::Result(result, finished) => Worked::Result(result, finished),
+                        Worked::Result(mut result, finished) => {
+                            self.note_changed_files(before, &mut result);
+                            Worked::Result(result, finished)
+                        }
                         other => return Ok(other),
                     }
                 }
@@ -132,6 +138,26 @@ impl Engine {
                 return Ok(Worked::Stopped(Box::new(finished.record)));
             }
             state = self.retried(host, claim.name.as_str(), attempt)?;
+        }
+    }
+
+    /// What the folders look like that the files of a step's answer go to.
+    fn looked(&self, folders: Vec<String>) -> Vec<(String, Looked)> {
+        let look = |folder: String| {
+            let looked = Looked::at(&self.mailbox.root, &folder);
+            (folder, looked)
+        };
+        folders.into_iter().map(look).collect()
+    }
+
+    /// A step that wrote its files itself need not print them.
+    fn note_changed_files(&self, before: &[(String, Looked)], result: &mut StepResult) {
+        let changed = |(folder, before): &(String, Looked)| {
+            Looked::at(&self.mailbox.root, folder).changed_since(before)
+        };
+        if !before.is_empty() {
+            let count: usize = before.iter().map(changed).sum();
+            result.more.insert("files_changed".to_owned(), count.into());
         }
     }
 

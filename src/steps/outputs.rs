@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use serde_json::Value;
 
+use crate::error::{Fault, Kind, Result};
 use crate::mailbox::{ERR, OUT, RAW, file_name};
 use crate::root::Root;
 use crate::safety::{Dir, Meta};
@@ -31,7 +32,7 @@ impl Outputs for Artifacts<'_> {
             Ok(task) => task,
             Err(e) => return Some(Printed::Lost(e.to_string())),
         };
-        match read_whole(&dir, &file_name(&name, OUT)) {
+        match read_whole(&dir, &file_name(&name, OUT), MAX_OUTPUT_BYTES as u64) {
             Ok(Seen::Bytes(bytes)) => Some(checked(result, &file_name(&name, OUT), &bytes)),
             Ok(Seen::TooLong(bytes)) => Some(Printed::TooLong(bytes)),
             // A step without an answer has what its result keeps, if that is all of it.
@@ -55,7 +56,57 @@ impl Outputs for Artifacts<'_> {
     }
 }
 
+/// How much of an answer is looked at for files.
+const MOST_APPLIED: u64 = 16 << 20;
+
 impl Artifacts<'_> {
+    /// The whole answer of a step, and whether it changed files while it ran.
+    ///
+    /// # Errors
+    /// It has none, or not any more, or it is too long.
+    pub(super) fn to_apply(&self, step: &str) -> Result<(String, bool)> {
+        let gone =
+            |kind: Kind, why: &str| Fault::new(kind, format!("the output of `{step}` {why}"));
+        let Some(result) = self.result(step) else {
+            return Err(gone(
+                Kind::UndefinedVariableError,
+                "is not there: it has not run",
+            ));
+        };
+        let changed = result["more"]["files_changed"].as_u64().unwrap_or(0);
+        let (dir, name) = match self.task(result) {
+            Some(Ok((dir, name))) => (dir, name),
+            Some(Err(e)) => return Err(gone(Kind::FileNotFound, &format!("cannot be read: {e}"))),
+            None => {
+                return Ok((
+                    result["output"].as_str().unwrap_or_default().to_owned(),
+                    changed > 0,
+                ));
+            }
+        };
+        let file = file_name(&name, OUT);
+        let printed = match read_whole(&dir, &file, MOST_APPLIED) {
+            Ok(Seen::Bytes(bytes)) => checked(result, &file, &bytes),
+            Ok(Seen::TooLong(bytes)) => Printed::TooLong(bytes),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && result["truncated"] != true => {
+                Printed::Text(result["output"].as_str().unwrap_or_default().to_owned())
+            }
+            Err(e) => Printed::Lost(e.to_string()),
+        };
+        match printed {
+            Printed::Text(text) => Ok((text, changed > 0)),
+            Printed::Nothing => Ok((String::new(), changed > 0)),
+            Printed::TooLong(bytes) => {
+                Err(
+                    gone(Kind::OutputTooLargeError, &format!("is {bytes} bytes long")).hint(
+                        format!("files are looked for in at most {MOST_APPLIED} bytes"),
+                    ),
+                )
+            }
+            Printed::Lost(why) => Err(gone(Kind::FileNotFound, &format!("cannot be read: {why}"))),
+        }
+    }
+
     /// The result of `STEP` or `LOOP[0].STEP`.
     fn result(&self, step: &str) -> Option<&Value> {
         let found = match step.split_once('[') {
@@ -89,15 +140,14 @@ enum Seen {
     TooLong(u64),
 }
 
-fn read_whole(dir: &Dir, name: &str) -> io::Result<Seen> {
+fn read_whole(dir: &Dir, name: &str, most: u64) -> io::Result<Seen> {
     let file = open_below(dir, name)?;
     let size = Meta::of_file(&file)?.size;
-    if size > MAX_OUTPUT_BYTES as u64 {
+    if size > most {
         return Ok(Seen::TooLong(size));
     }
     let mut bytes = Vec::new();
-    file.take(MAX_OUTPUT_BYTES as u64 + 1)
-        .read_to_end(&mut bytes)?;
+    file.take(most + 1).read_to_end(&mut bytes)?;
     Ok(Seen::Bytes(bytes))
 }
 

@@ -114,15 +114,25 @@ pub fn text(root: &Root, path: &str, limit: usize) -> Result<String> {
 /// [`Kind::SafetyViolation`] where the path leads elsewhere, by a link too.
 pub fn write(root: &Root, path: &str, bytes: &[u8]) -> Result<()> {
     let inside = relative(&root.path, path)?;
-    let (folders, name) = inside.rsplit_once('/').unwrap_or(("", &inside));
+    let (here, name) = parent(root, &inside)?;
+    let dir = here.as_ref().unwrap_or(&root.dir);
+    replace(dir, name, bytes).map_err(|e| Fault::io("write", root.path.join(&inside), &e))
+}
+
+/// The folder that a file lies in, made where it is missing, and the file's name. The path is
+/// relative to the root; `None` is the root itself.
+///
+/// # Errors
+/// [`Kind::SafetyViolation`] for a link on the way.
+pub fn parent<'p>(root: &Root, inside: &'p str) -> Result<(Option<Dir>, &'p str)> {
+    let (folders, name) = inside.rsplit_once('/').unwrap_or(("", inside));
     let mut here: Option<Dir> = None;
     for part in folders.split('/').filter(|part| !part.is_empty()) {
         let dir = here.as_ref().unwrap_or(&root.dir);
         let next = dir.make(part);
         here = Some(next.map_err(|e| not_opened(dir, part, &e))?);
     }
-    let dir = here.as_ref().unwrap_or(&root.dir);
-    replace(dir, name, bytes).map_err(|e| Fault::io("write", root.path.join(&inside), &e))
+    Ok((here, name))
 }
 
 /// A name in the way that is no file is left alone: a link is replaced, never written through.

@@ -149,8 +149,35 @@ fn act(view: &View<'_>, action: &Action) -> Result<Act> {
             dir: dir(text)?,
             mark: *mark,
         }),
-        Action::ApplyFiles { .. } => Err(unsupported::refused(&["`action: apply_files`"])),
+        Action::ApplyFiles { from, into } => {
+            let into = dir(into)?;
+            let from = view.scene.workflow.step(*from).name.value.clone();
+            let (text, wrote) = view.outputs(true).to_apply(&from)?;
+            Ok(Act::ApplyFiles {
+                from,
+                into,
+                text,
+                wrote,
+            })
+        }
     }
+}
+
+/// The folders, relative to the root, that the files which this step prints will go to.
+pub fn printed_into(scene: &Scene<'_>) -> Vec<String> {
+    let view = View::new(scene);
+    let into = scene
+        .workflow
+        .steps
+        .iter()
+        .filter_map(|step| match &step.work {
+            Work::Action(Action::ApplyFiles { from, into }) if *from == scene.step => Some(into),
+            _ => None,
+        });
+    // What cannot be told yet is told when the files are applied.
+    let filled = into.filter_map(|into| view.fill(into).ok());
+    let inside = filled.filter_map(|into| paths::relative(&scene.root.path, &into).ok());
+    inside.collect()
 }
 
 fn waiting(view: &View<'_>, wait: &Wait) -> Result<Waiting> {

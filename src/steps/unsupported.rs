@@ -2,7 +2,7 @@
 
 use crate::error::{Fault, Kind, Result};
 use crate::workflow::Workflow;
-use crate::workflow::model::{Action, Step, Work};
+use crate::workflow::model::{Step, Work};
 
 /// Every use of what this version cannot do, with its step and line, so that a run can be refused
 /// before it begins.
@@ -23,20 +23,15 @@ pub(super) fn refuse(step: &Step) -> Result<()> {
     if uses.is_empty() {
         return Ok(());
     }
-    Err(refused(&uses))
-}
-
-pub(super) fn refused(uses: &[&str]) -> Fault {
     let message = format!("not supported yet by this version: {}", uses.join(", "));
-    Fault::new(Kind::WorkflowValidationError, message)
-        .hint("take it out of the workflow, or use a newer orch")
+    Err(Fault::new(Kind::WorkflowValidationError, message)
+        .hint("take it out of the workflow, or use a newer orch"))
 }
 
 fn uses(step: &Step) -> Vec<&'static str> {
     let mut uses = Vec::new();
     match &step.work {
         Work::Human(_) => uses.push("`agent: human`"),
-        Work::Action(Action::ApplyFiles { .. }) => uses.push("`action: apply_files`"),
         _ => {}
     }
     if step.approval.is_some() || matches!(step.work, Work::Approval) {

@@ -1,5 +1,6 @@
 //! What orch does itself in a workflow: plans that are read and marked, files that are written.
 
+mod files;
 mod plans;
 
 use std::fs;

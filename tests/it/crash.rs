@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::harness::{Bed, Ran, names};
 
 /// Points that only another command, or only a signal, passes.
-const ELSEWHERE: [Point; 26] = [
+const ELSEWHERE: [Point; 30] = [
     Point::SubmitCreate,
     Point::SubmitWrite,
     Point::SubmitSync,
@@ -38,6 +38,10 @@ const ELSEWHERE: [Point; 26] = [
     Point::PlanWrite,
     Point::PlanSync,
     Point::PlanRename,
+    Point::ApplyJournal,
+    Point::ApplySync,
+    Point::ApplyWrite,
+    Point::ApplyRename,
 ];
 
 /// Points that only a recovery passes.
