@@ -153,7 +153,7 @@ fn read_whole(dir: &Dir, name: &str, most: u64) -> io::Result<Seen> {
 
 /// The text, if it is still what the step left behind.
 fn checked(result: &Value, name: &str, bytes: &[u8]) -> Printed {
-    let files = result.get("files").and_then(Value::as_array);
+    let files = result.get("artifacts").and_then(Value::as_array);
     let is_it = |file: &&Value| {
         let path = file["path"].as_str().unwrap_or_default();
         path.rsplit_once('/').is_some_and(|(_, last)| last == name)
