@@ -51,7 +51,7 @@ fn an_answer_that_was_changed_or_lost_is_not_used() {
         "{name: a, agent: coder, prompt: \"${steps.one.output}\"}"
     ));
     bed.printed("one", "short");
-    bed.state.step_results["one"]["files"] =
+    bed.state.step_results["one"]["artifacts"] =
         json!([{"path": "artifacts/shell/one.out", "bytes": 5, "sha256": "00"}]);
     bed.refused("a", Kind::UndefinedVariableError, "was changed");
     std::fs::remove_file(bed.root.path.join("artifacts/shell/one.out")).unwrap();
