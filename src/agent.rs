@@ -37,6 +37,7 @@ const KNOWN: &[&str] = &[
     "params",
     "env",
     "pass_env",
+    "secrets",
     "description",
     "tools",
     "retries",
@@ -94,6 +95,8 @@ pub struct Agent {
     pub env: BTreeMap<String, String>,
     /// Variables that it gets from orch's own environment.
     pub pass_env: Vec<String>,
+    /// Variables that it gets from orch's own environment, and that are masked wherever they appear.
+    pub secrets: Vec<String>,
     /// What it is for.
     pub description: Option<String>,
     /// The tools that it may use; empty is the provider's own choice.
@@ -218,6 +221,8 @@ struct Front {
     env: BTreeMap<String, String>,
     #[serde(default, deserialize_with = "yaml::or_default")]
     pass_env: Vec<String>,
+    #[serde(default, deserialize_with = "yaml::or_default")]
+    secrets: Vec<String>,
     #[serde(default)]
     description: Option<String>,
     #[serde(default, deserialize_with = "list_or_commas")]
@@ -246,6 +251,7 @@ impl Front {
             params: self.params,
             env: self.env,
             pass_env: self.pass_env,
+            secrets: self.secrets,
             description: self.description,
             tools: self.tools,
             retries: self.retries,

@@ -64,6 +64,7 @@ pub enum Kind {
     UndefinedVariableError,
     ExpressionError,
     DependencyNotFoundError,
+    MissingSecret,
     JsonParseError,
     SchemaError,
     PlanError,

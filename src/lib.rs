@@ -20,7 +20,7 @@
 //! # The map
 //!
 //! Pure, with no file, process, clock or random number: [`task`], [`agent`], [`settings`],
-//! [`provider`], [`record`], [`access`], [`units`], [`suggest`], [`canonical`], and [`yaml`], which closes the gaps
+//! [`provider`], [`record`], [`mask`], [`access`], [`units`], [`suggest`], [`canonical`], and [`yaml`], which closes the gaps
 //! of the YAML reader. Of workflows: [`workflow`] reads, checks and draws them, [`expr`] and [`vars`]
 //! are its expressions and variables over a [`scope`], [`output`], [`schema_check`] and [`inject`]
 //! deal with what goes in and out of a step, [`plan`] reads plans, [`printed`] finds the files in an answer, and [`flow`] decides what happens next: a [`state`] and
@@ -30,7 +30,7 @@
 //! numbers the points of the order on disk and decides about syncs; [`mailbox`] owns the states of a
 //! task's files; [`registry`] reads what the user wrote in `specs/`; [`process`] starts agents and
 //! leaves nothing of them behind; [`confine`] holds them to what they may touch; [`watch`] wakes; [`engine`] brings it together, and [`runtime`]
-//! makes a process a watcher. [`recording`] keeps answers. For runs, [`specs`] is what lies beside a
+//! makes a process a watcher. [`recording`] keeps answers, [`secrets`] reads what must never be written. For runs, [`specs`] is what lies beside a
 //! workflow, [`store`] keeps log and state, [`steps`] prepares a step, [`actions`] is what orch does
 //! itself, [`runs`] is what commands and engine share, and [`audit`] proves what happened; [`shipped`] are the files of `specs/` that come
 //! with orch. `sys` holds what neither std nor rustix
@@ -64,6 +64,7 @@ pub mod flow;
 pub mod inject;
 pub mod lock;
 pub mod mailbox;
+pub mod mask;
 pub mod output;
 pub mod plan;
 pub mod printed;
@@ -79,6 +80,7 @@ pub mod runtime;
 pub mod safety;
 pub mod schema_check;
 pub mod scope;
+pub mod secrets;
 pub mod settings;
 pub mod shipped;
 pub mod specs;

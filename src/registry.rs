@@ -6,14 +6,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::agent::Agent;
 use crate::confine::Wish;
 use crate::error::{Fault, Kind, Result};
+use crate::mask::Masker;
 use crate::process::resolve_program;
 use crate::provider::{self, Provider, UserProviders};
+use crate::secrets;
 use crate::settings::{self, Limits, Settings};
 use crate::specs::read_text;
 use crate::suggest::suggest;
@@ -40,6 +43,8 @@ pub struct Setup {
     pub env: Vec<(OsString, OsString)>,
     /// Where programs are looked for.
     pub path: String,
+    /// What of the environment is masked wherever it appears.
+    pub masker: Masker,
 }
 
 /// The specs of one root.
@@ -308,8 +313,10 @@ impl State {
 
     fn complete(&self, root: &Path, agent: Agent, name: String, provider: Provider) -> Setup {
         let path = self.path(root);
+        let env = self.environment(root, &agent, &provider, &path);
         Setup {
-            env: self.environment(root, &agent, &provider, &path),
+            masker: masker(&agent, &env),
+            env,
             agent,
             provider_name: name,
             provider,
@@ -386,6 +393,7 @@ impl State {
         if let Provider::Process(config) = provider {
             config.env.iter().for_each(|name| pass(name));
         }
+        agent.secrets.iter().for_each(|name| pass(name));
         for (name, value) in &agent.env {
             env.insert(name.into(), value.into());
         }
@@ -393,6 +401,16 @@ impl State {
         env.insert("ORCH_ROOT".into(), root.into());
         env.into_iter().collect()
     }
+}
+
+/// What is secret of an environment: what the agent's file says, and what has the name of a key.
+fn masker(agent: &Agent, env: &[(OsString, OsString)]) -> Masker {
+    let is_secret = |name: &OsString, value: &OsString| {
+        let declared = |secret: &String| name == secret.as_str();
+        agent.secrets.iter().any(declared) || secrets::is_key(name, value)
+    };
+    let values = env.iter().filter(|(name, value)| is_secret(name, value));
+    Masker::new(values.map(|(_, value)| value.as_bytes()))
 }
 
 fn no_provider(agent: &AgentName) -> Fault {

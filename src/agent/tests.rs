@@ -27,7 +27,7 @@ fn every_key_is_read() {
     let (agent, notes) = read(
         "---\nprovider: codex\nmodel: o9\naccess: read\ntimeout: 5m\nidle_timeout: 30s\ndir: app\n\
          then: [a, b]\nwrites: [\"src/**\"]\nreads: [docs]\nnetwork: none\nsandbox: required\nlimits: {processes: 9}\nparams: {effort: high}\nenv: {RUST_LOG: debug, N: 5}\n\
-         pass_env: [GH_TOKEN]\ndescription: writes\nretries: 2\n---\nYou write.\n",
+         pass_env: [GH_TOKEN]\nsecrets: [KEY]\ndescription: writes\nretries: 2\n---\nYou write.\n",
     )
     .unwrap();
     assert!(notes.is_empty(), "{notes:?}");
@@ -41,6 +41,7 @@ fn every_key_is_read() {
     assert_eq!(agent.env["N"], "5");
     assert_eq!(agent.params["effort"], "high");
     assert_eq!(agent.retries, Some(2));
+    assert_eq!(agent.secrets, ["KEY"]);
     assert_eq!(agent.system, "You write.");
 }
 
@@ -71,6 +72,7 @@ struct StrictFront {
     params: IgnoredAny,
     env: IgnoredAny,
     pass_env: IgnoredAny,
+    secrets: IgnoredAny,
     description: IgnoredAny,
     tools: IgnoredAny,
     retries: IgnoredAny,

@@ -22,6 +22,7 @@ use crate::runs::outline::Outline;
 use crate::runs::{self, values};
 use crate::runtime;
 use crate::scope::Scope;
+use crate::secrets;
 use crate::specs::is_inside_specs;
 use crate::store::{Runs, Spec};
 use crate::task::{AgentName, Header, MAX_TASK_BYTES, Task, TaskName, render};
@@ -33,6 +34,12 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
     let path = Root::locate(root)?;
     let (workflow, spec) = runs::load_workflow(&path, &words.workflow)?;
     let order = Order::of(words, &workflow, &spec)?;
+    let Order {
+        request,
+        input,
+        context,
+    } = &order;
+    secrets::refuse_order(&workflow, request, input.as_ref(), context)?;
     if words.dry_run {
         return outline(&path, &workflow, &order, words.json);
     }

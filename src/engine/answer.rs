@@ -27,10 +27,14 @@ impl Engine {
         let began = Began::now();
         let output = self.mailbox.begin(claim, OUT)?.output;
         self.lend_document(claim, plan)?;
-        let (text, error) = match answer {
+        let (mut text, mut error) = match answer {
             Ok(text) => (text, None),
             Err(fault) => (String::new(), Some(fault)),
         };
+        plan.masker.text(&mut text);
+        if let Some(fault) = &mut error {
+            plan.masker.fault(fault);
+        }
         if let Err(e) = (&*output).write_all(text.as_bytes()) {
             let _ = claim.folders.artifacts.remove(&file_name(&claim.name, OUT));
             return Err(e);
@@ -85,7 +89,7 @@ impl Engine {
             None => read_text(&files.output)?,
         };
         let (header, agent) = (&plan.task.header, &plan.setup.agent);
-        let recording = Recording {
+        let mut recording = Recording {
             provider: record.provider.clone(),
             model: header.model.as_ref().or(agent.model.as_ref()).cloned(),
             params: merged(&agent.params, &header.params),
@@ -93,6 +97,7 @@ impl Engine {
             prompt: plan.task.body().to_owned(),
             answer,
         };
+        plan.masker.text(&mut recording.prompt);
         recording::keep(&self.mailbox.root.artifacts, &recording)
     }
 

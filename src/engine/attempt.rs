@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use super::Engine;
 use super::fence;
+use super::masked::Masked;
 use super::plan::Plan;
 use super::worker::Finished;
 use crate::confine::Fence;
@@ -63,6 +64,8 @@ impl From<Option<Finished>> for Tried {
 pub(super) struct Files {
     pub(super) attempt: Attempt,
     pub(super) stderr: Arc<File>,
+    /// What the process writes to in their place, where it may print secrets.
+    pub(super) masked: Option<Masked>,
 }
 
 /// When something began, by both clocks: the wall's for people, the monotonic one for lengths.
@@ -153,6 +156,7 @@ impl Engine {
             Err(fault) => {
                 self.registry.forget_programs();
                 record.error = Some(fault.into());
+                plan.masker.record(&mut record);
                 let finished = self.persist(claim, desk, |claim| {
                     let mut record = record.clone();
                     let Attempt { suffix, output } = &files.attempt;
@@ -217,7 +221,7 @@ impl Engine {
             OutputKind::Json | OutputKind::Jsonl => RAW,
         };
         let attempt = self.mailbox.begin(claim, suffix)?;
-        let mut rest = || -> io::Result<(Arc<File>, Stdin)> {
+        let mut rest = || -> io::Result<(Arc<File>, Option<Masked>, Stdin)> {
             self.lend_document(claim, plan)?;
             let stdin = self.stdin(claim, plan, invocation)?;
             at(Point::RunStderr)?;
@@ -229,11 +233,25 @@ impl Engine {
                 }
                 None => Arc::new(claim.folders.artifacts.create_unnamed()?),
             };
+            let masked = match plan.masker.is_idle() {
+                true => None,
+                false => {
+                    let dir = &claim.folders.artifacts;
+                    Some(Masked::new(dir, &plan.masker, &attempt.output, &stderr)?)
+                }
+            };
             at(Point::RunSpawn)?;
-            Ok((stderr, stdin))
+            Ok((stderr, masked, stdin))
         };
         match rest() {
-            Ok((stderr, stdin)) => Ok((Files { attempt, stderr }, stdin)),
+            Ok((stderr, masked, stdin)) => {
+                let files = Files {
+                    attempt,
+                    stderr,
+                    masked,
+                };
+                Ok((files, stdin))
+            }
             Err(e) => {
                 // No attempt took place, so there is to be no trace of one.
                 for suffix in [STATE, suffix] {
@@ -324,17 +342,21 @@ impl Engine {
             .set_env
             .iter()
             .map(|(name, value)| (name.into(), value.into()));
-        let own = plan.setup.env.iter().cloned();
+        let own = plan.setup.env.iter().chain(&plan.secrets).cloned();
         let held = fence.map(Fence::env).unwrap_or_default();
         let env: Vec<_> = own.chain(held).chain(set).collect();
+        let (stdout, stderr) = match &files.masked {
+            Some(masked) => (&masked.stdout, &masked.stderr),
+            None => (&*files.attempt.output, &*files.stderr),
+        };
         let job = Job {
             program: &program,
             args: &args,
             env: &env,
             cwd: &cwd,
             stdin,
-            stdout: &files.attempt.output,
-            stderr: &files.stderr,
+            stdout,
+            stderr,
             limits: plan.limits,
             markers: Marker {
                 watcher: self.watcher_id.clone(),
@@ -343,7 +365,11 @@ impl Engine {
             confine: fence.and_then(Fence::launch),
         };
         let mut still_wanted = || claim.is_ours().unwrap_or(true);
-        Ok(self.processes.run(&job, wake, &mut still_wanted)?)
+        let mut run = || self.processes.run(&job, wake, &mut still_wanted);
+        Ok(match &files.masked {
+            Some(masked) => masked.during(run),
+            None => run(),
+        }?)
     }
 
     pub(super) fn blank_record(

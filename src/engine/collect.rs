@@ -37,7 +37,14 @@ impl Engine {
         mut record: Record,
     ) -> io::Result<(Finished, Verdict)> {
         at(Point::RunEnded)?;
-        let Files { attempt, stderr } = files;
+        let Files {
+            attempt,
+            stderr,
+            masked,
+        } = files;
+        if let Some(masked) = masked {
+            masked.finish()?;
+        }
         if let Ending::OutputTooLarge { limit } = ending {
             // What it printed beyond the limit before it was ended is nobody's.
             for file in [&attempt.output, stderr] {
@@ -45,8 +52,13 @@ impl Engine {
             }
         }
         let complaints = stderr.metadata()?.len();
-        let verdict = self.judge(plan, config, ending, files, complaints)?;
+        let mut verdict = self.judge(plan, config, ending, files, complaints)?;
+        // What it read was masked; what it made of that by decoding is masked here.
+        if let Some(text) = &mut verdict.text {
+            plan.masker.text(text);
+        }
         fill(&mut record, ending, &verdict, attempt)?;
+        plan.masker.record(&mut record);
         let mut outputs = vec![(attempt.suffix, attempt.output.clone())];
         record.files = vec![self.file_entry(claim, attempt.suffix, &attempt.output)?];
         // What was cancelled may have a successor of its name, whose files are not to be touched.

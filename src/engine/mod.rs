@@ -13,6 +13,7 @@ mod answer;
 mod attempt;
 mod collect;
 mod fence;
+mod masked;
 mod notice;
 mod plan;
 mod queue;
@@ -44,7 +45,7 @@ use crate::watch::{self, Watch};
 
 pub use notice::{Listener, Notice};
 pub use plan::{Chain, Plan};
-pub(crate) use plan::{merged, named_dir};
+pub(crate) use plan::{hidden, merged, named_dir};
 use queue::{Glance, Queue, Turn};
 use waits::Waits;
 

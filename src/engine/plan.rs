@@ -3,6 +3,7 @@
 //! A plan is made before the task is claimed, so nothing here may change anything, but that the
 //! folders of the agent that comes next are made where they are missing.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,11 +13,13 @@ use crate::confine::Wish;
 use crate::error::{Fault, Kind, Result};
 use crate::lock::Locked;
 use crate::mailbox::{PROMPT, file_name};
+use crate::mask::Masker;
 use crate::process::Limits;
 use crate::provider::Provider;
 use crate::provider::invocation::{self, Invocation, Request};
 use crate::registry::{Setup, expand_home};
 use crate::safety::Dir;
+use crate::secrets;
 use crate::settings::Settings;
 use crate::steps::document::Document;
 use crate::task::{AgentName, Header, MAX_HOPS, MAX_TASK_BYTES, Task, TaskName, render};
@@ -46,6 +49,10 @@ pub struct Plan {
     pub document: Option<Document>,
     /// What it may touch.
     pub wish: Wish,
+    /// Secrets for the process, besides its environment.
+    pub secrets: Vec<(OsString, OsString)>,
+    /// What is kept out of everything that it prints.
+    pub masker: Masker,
 }
 
 /// The rest of a `then:` chain.
@@ -78,6 +85,9 @@ impl Engine {
             .hint("remove them from the front matter"));
         }
         let setup = self.registry.setup(agent, header.provider.as_deref())?;
+        let names = setup.agent.secrets.iter().map(String::as_str);
+        let own = |name: &str| setup.agent.env.get(name).map(String::as_str);
+        let secrets = secrets::read(names, own)?;
         let chain = self.chain(header, &setup)?;
         let dir = self.working_dir(header, &setup)?;
         let invocation = match &setup.provider {
@@ -98,6 +108,9 @@ impl Engine {
             }
             _ => None,
         };
+        let masker = setup.masker.clone();
+        secrets::refuse(&masker, task.body(), "the task")?;
+        let invocation = invocation.map(|it| hidden(it, &masker)).transpose()?;
         Ok(Plan {
             wish: self.registry.wish(&setup),
             limits: self.limits(header, &setup),
@@ -113,6 +126,8 @@ impl Engine {
             as_dropped: true,
             exclusive: true,
             document: None,
+            secrets,
+            masker,
         })
     }
 
@@ -241,6 +256,19 @@ impl Chain {
         }
         render(&header, &body)
     }
+}
+
+/// The invocation, with no secret in its arguments or its prompt.
+pub(crate) fn hidden(mut invocation: Invocation, masker: &Masker) -> Result<Invocation> {
+    if masker.is_idle() {
+        return Ok(invocation);
+    }
+    for arg in &invocation.argv {
+        secrets::refuse(masker, arg, "the command line")?;
+    }
+    secrets::refuse(masker, &invocation.prompt_sent, "the prompt")?;
+    masker.text(&mut invocation.prompt_sent);
+    Ok(invocation)
 }
 
 /// Opens a directory of the settings.

@@ -20,9 +20,11 @@ use crate::actions;
 use crate::error::{Fault, Kind, Result};
 use crate::flow::{self, Moment};
 use crate::mailbox::Claim;
+use crate::mask::Masker;
 use crate::record::{Record, Status};
 use crate::registry::Registry;
 use crate::runs::{self, now};
+use crate::secrets;
 use crate::state::{Effect, Event, Facts, Pending, RunState, RunStatus, StepResult, StepStatus};
 use crate::steps::globs;
 use crate::steps::prepare::Waiting;
@@ -39,6 +41,8 @@ pub(super) struct Host {
     pub(super) run: RunDir,
     pub(super) workflow: Workflow,
     pub(super) registry: Registry,
+    /// The secrets that any of its steps declares.
+    pub(super) masker: Masker,
 }
 
 /// The runs at hand, each with the turn in which it was last asked for.
@@ -322,9 +326,10 @@ impl Engine {
         &self,
         host: &Host,
         name: &str,
-        result: StepResult,
+        mut result: StepResult,
         mut finished: Box<Finished>,
     ) -> Result<Passed> {
+        host.masker.result(&mut result);
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
         let ours = state
@@ -438,6 +443,7 @@ impl Engine {
         let workflow = runs::pinned(&run)?;
         let registry = Registry::pinned(&run.dir().path().join("spec"), &self.mailbox.root.path)?;
         let host = Arc::new(Host {
+            masker: secrets::of_workflow(&workflow),
             run,
             workflow,
             registry,

@@ -14,6 +14,7 @@ use crate::mailbox::{Claim, Commit};
 use crate::process::Woken;
 use crate::record::{Record, Status};
 use crate::runs::{self, now, values};
+use crate::secrets;
 use crate::specs::is_inside_specs;
 use crate::state::Event;
 use crate::store::{PATIENCE, RunDir, Spec};
@@ -171,11 +172,13 @@ fn created(run: &RunDir, workflow: &Workflow, spec: &Spec, task: &Task) -> Resul
     let context = values::context(workflow, &task.header.context)?;
     let input = task.header.input.clone();
     values::check_input(workflow, spec, input.as_ref())?;
+    let request = task.body().trim_end();
+    secrets::refuse_order(workflow, request, input.as_ref(), &task.header.context)?;
     let input = input.unwrap_or_else(|| json!({}));
     let root = &run.root().path;
     let files = run.files_path();
     let mut variables = Map::new();
-    variables.insert("request".to_owned(), json!(task.body().trim_end()));
+    variables.insert("request".to_owned(), json!(request));
     variables.insert("input".to_owned(), input);
     variables.insert("context".to_owned(), Value::Object(context));
     variables.insert(

@@ -21,7 +21,9 @@ use crate::record::{Record, Status};
 use crate::runs::now;
 use crate::schema_check::Schema;
 use crate::state::{Event, Facts, Pending, RunState, StepResult, StepStatus};
-use crate::steps::prepare::{Ready, Scene, Waiting, output_file, prepare, printed_into, schema};
+use crate::steps::prepare::{
+    Ready, Scene, Waiting, missing_secrets, output_file, prepare, printed_into, schema,
+};
 use crate::steps::result::{self, Outcome, Times};
 use crate::store::PATIENCE;
 use crate::workflow::model::StepId;
@@ -73,12 +75,22 @@ impl Engine {
                 item: pending.item,
                 facts,
                 mailbox_task: (&claim.folders.agent.clone(), &claim.name.clone()),
+                masker: &host.masker,
                 again: again.as_deref(),
             };
             let began = Began::now();
             let before = before.get_or_insert_with(|| self.looked(printed_into(&scene)));
             let worked = match prepare(&scene) {
-                Err(fault) => self.invalid(claim, host, pending, attempt, fault, began),
+                Err(mut fault) => {
+                    host.masker.fault(&mut fault);
+                    let kind = fault.kind;
+                    let mut worked = self.invalid(claim, host, pending, attempt, fault, began);
+                    if let (Worked::Result(result, _), Kind::MissingSecret) = (&mut worked, kind) {
+                        let missing = missing_secrets(&scene);
+                        result.more.insert("missing_secrets".into(), missing.into());
+                    }
+                    worked
+                }
                 Ok(Ready::Wait(waiting)) => {
                     let wait = Wait {
                         run: host.run.id().to_owned(),
@@ -230,8 +242,10 @@ impl Engine {
                     result.task = Some(target);
                     if let Some(document) = &plan.document {
                         let dir = &claim.folders.artifacts;
+                        document.hide(dir, &claim.name, &plan.masker);
                         finished.changes = document.settle(dir, &claim.name, &mut result);
                     }
+                    plan.masker.result(&mut result);
                     if result.status == StepStatus::Failed && finished.record.status.is_success() {
                         finished.record.status = Status::Failed;
                         finished.record.error.clone_from(&result.error);

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::error::{Fault, Kind};
 use crate::flow::document::{compare, document, outside, told, violation};
 use crate::mailbox::{STATE, file_name};
+use crate::mask::Masker;
 use crate::output::{MAX_JSON_BYTES, MAX_JSON_DEPTH, is_deeper};
 use crate::safety::{Dir, Meta};
 use crate::state::{Changes, RunState, StepResult, StepStatus};
@@ -70,6 +71,44 @@ impl Document {
             file.set_permissions(std::fs::Permissions::from_mode(0o444))?;
         }
         Ok(())
+    }
+
+    /// Takes secrets out of what the step left, so that nothing is made of them. What cannot be read
+    /// is told by [`Document::settle`].
+    pub fn hide(&self, dir: &Dir, name: &TaskName, masker: &Masker) {
+        if masker.is_idle() {
+            return;
+        }
+        let file = file_name(name, STATE);
+        let plain = dir.find(&file).ok().flatten();
+        if !plain.is_some_and(|meta| meta.is_plain()) {
+            return;
+        }
+        let mut bytes = Vec::new();
+        let open = dir.open(&file);
+        if open
+            .and_then(|it| it.take(MAX_JSON_BYTES as u64 + 1).read_to_end(&mut bytes))
+            .is_err()
+        {
+            return;
+        }
+        let mut masked = masker.bytes(&bytes);
+        if let Ok(before) = serde_json::from_slice::<Value>(&bytes) {
+            let mut after = before.clone();
+            masker.value(&mut after);
+            if before == after {
+                return;
+            }
+            masked = serde_json::to_vec_pretty(&after).unwrap_or(masked);
+        }
+        if masked != bytes {
+            let written = dir
+                .create_anew(&file)
+                .and_then(|mut it| it.write_all(&masked));
+            if let Err(e) = written {
+                tracing::warn!(file, error = %e, "the document of a step could not be masked");
+            }
+        }
     }
 
     /// What the step changed. One that went beyond its parts, or left something that is no document,

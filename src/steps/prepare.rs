@@ -13,10 +13,12 @@ use crate::engine::Plan;
 use crate::error::{Fault, Kind, Result};
 use crate::flow;
 use crate::mailbox::{STATE, file_name};
+use crate::mask::Masker;
 use crate::registry::Registry;
 use crate::root::Root;
 use crate::schema_check::Schema;
 use crate::scope::Scope;
+use crate::secrets;
 use crate::state::{Facts, RunState};
 use crate::store::RunDir;
 use crate::task::{AgentName, TaskName};
@@ -45,6 +47,8 @@ pub struct Scene<'a> {
     pub facts: &'a Facts,
     /// Whose inbox the step's task went through, and its name.
     pub mailbox_task: (&'a AgentName, &'a TaskName),
+    /// The secrets of the whole workflow.
+    pub masker: &'a Masker,
     /// What was wrong with the answer before, for the agent to read.
     pub again: Option<&'a str>,
 }
@@ -97,6 +101,24 @@ pub fn prepare(scene: &Scene<'_>) -> Result<Ready> {
             Err(Fault::new(Kind::WorkflowValidationError, message))
         }
     }
+}
+
+/// The secrets that a step or its agent declares, and that are not set.
+#[must_use]
+pub fn missing_secrets(scene: &Scene<'_>) -> Vec<String> {
+    let view = View::new(scene);
+    let mut all = secrets::missing_of(view.step);
+    if let Work::Agent(work) = &view.step.work
+        && let Ok(setup) = (scene.registry).step_setup(&work.who, &scene.workflow.providers)
+    {
+        let own = setup.agent.secrets.iter().map(String::as_str);
+        all.extend(secrets::missing(own, |name| {
+            setup.agent.env.contains_key(name)
+        }));
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// The schema of a step's output, from the specs that the run is pinned to.

@@ -12,7 +12,7 @@ use super::prepare::{View, output_file};
 use super::{paths, prompt};
 use crate::agent::Agent;
 use crate::confine::Wish;
-use crate::engine::{Plan, merged, named_dir};
+use crate::engine::{Plan, hidden, merged, named_dir};
 use crate::error::{Fault, Kind, Result};
 use crate::mailbox::{PROMPT, file_name};
 use crate::process::Limits;
@@ -21,6 +21,7 @@ use crate::provider::template::{Piece, RESERVED, Template};
 use crate::provider::{OutputKind, PromptVia, Provider, ProviderConfig};
 use crate::registry::Setup;
 use crate::safety::Dir;
+use crate::secrets;
 use crate::task::{Header, Task};
 use crate::units::{parse_duration, show_size};
 use crate::vars;
@@ -104,8 +105,20 @@ fn plan(
         Home::Default => dir.is_some(),
         Home::Cwd(_) => false,
     };
+    let step = view.step;
+    let names = step.secrets.iter().map(|name| name.value.as_str());
+    let secrets = secrets::read(names, |name| step.env.get(name).map(String::as_str))?;
+    let own = setup.agent.secrets.iter().map(String::as_str);
+    let in_file = |name: &str| setup.agent.env.get(name).map(String::as_str);
+    let mut all = secrets::read(own, in_file)?;
+    all.extend(secrets);
+    let masker = view.scene.masker.and(&setup.masker);
+    secrets::refuse(&masker, task.body(), "the prompt")?;
+    let invocation = invocation.map(|it| hidden(it, &masker)).transpose()?;
     Ok(Plan {
         wish: wish(view, &setup)?,
+        secrets: all,
+        masker,
         limits: limits(view, &setup)?,
         setup: inheriting(view, setup),
         task,
@@ -323,6 +336,7 @@ fn inheriting(view: &View<'_>, setup: Arc<Setup>) -> Arc<Setup> {
         provider: setup.provider.clone(),
         env: env.into_iter().collect(),
         path: setup.path.clone(),
+        masker: setup.masker.clone(),
     })
 }
 

@@ -37,8 +37,5 @@ fn uses(step: &Step) -> Vec<&'static str> {
     if step.approval.is_some() || matches!(step.work, Work::Approval) {
         uses.push("`approval`");
     }
-    if !step.secrets.is_empty() {
-        uses.push("`secrets`");
-    }
     uses
 }

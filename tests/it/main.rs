@@ -20,6 +20,7 @@
 //! - `rules`: the tables of rules in `tests/fixtures/rules/`, each held by tests that there are
 //! - `runs`: workflows through the mailbox, killed anywhere
 //! - `scale`: many tasks: all done, in order, in bounded memory
+//! - `secrets`: passed by environment, and found nowhere else
 //! - `sending`: `send`, `cancel`, `retry`, as a person types them
 //! - `shipped`: the workflows and the schema that come with orch
 //! - `signals`: watchers that are stopped or killed with agents running
@@ -49,6 +50,7 @@ mod readme;
 mod rules;
 mod runs;
 mod scale;
+mod secrets;
 mod sending;
 mod shipped;
 mod signals;

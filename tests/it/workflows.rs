@@ -392,7 +392,6 @@ fn an_input_must_match_its_schema() {
 fn what_is_not_supported_yet_is_refused_at_the_start_with_step_and_line() {
     for (step, told) in [
         ("{name: one, approval: go}", "`approval`"),
-        ("{name: one, command: [x], secrets: [KEY]}", "`secrets`"),
         ("{name: one, agent: human, prompt: hi}", "`agent: human`"),
         (
             "{name: one, command: [echo, '{}'], output_capture: json, next: [{if: 'true', goto: _end, lock: decision}]}",

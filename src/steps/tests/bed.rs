@@ -11,6 +11,7 @@ use crate::error::{Fault, Kind, Result};
 use crate::flow;
 use crate::registry::Registry;
 use crate::root::Root;
+use crate::secrets;
 use crate::specs::Pinned;
 use crate::state::{Event, Facts, RunState};
 use crate::steps::{Ready, Scene, prepare};
@@ -138,6 +139,7 @@ impl Bed {
             item: None,
             facts: &Facts::default(),
             mailbox_task: (&agent, &name),
+            masker: &secrets::of_workflow(&self.workflow),
             again,
         })
     }

@@ -169,16 +169,15 @@ fn files_are_waited_for() {
 fn what_cannot_be_done_yet_is_listed_and_refused() {
     let bed = bed(concat!(
         "{name: fine, command: [x]}\n",
-        "{name: s, command: [x], secrets: [KEY]}\n",
         "{name: h, agent: human, prompt: ok}\n",
         "{name: g, approval: gate}"
     ));
     let all = unsupported(&bed.workflow).join("\n");
-    for part in ["`s`: `secrets`", "`h`: `agent: human`", "`g`: `approval`"] {
+    for part in ["`h`: `agent: human`", "`g`: `approval`"] {
         assert!(all.contains(part), "{all}");
     }
-    assert_eq!(all.lines().count(), 3, "{all}");
-    for step in ["s", "h", "g"] {
+    assert_eq!(all.lines().count(), 2, "{all}");
+    for step in ["h", "g"] {
         bed.refused(step, Kind::WorkflowValidationError, "not supported yet");
     }
     bed.plan("fine");
