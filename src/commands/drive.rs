@@ -19,7 +19,7 @@ use crate::error::{Fault, Kind, Result, exit};
 use crate::mailbox::{ANSWERS, CLAIMED, Mailbox, RECORD, TASK, file_name, read_record};
 use crate::process::{Signals, living_watchers};
 use crate::record::Status;
-use crate::report::{clean_line, print_fault, print_line, print_unheld};
+use crate::report::{clean_json, clean_line, print_fault, print_line, print_unheld};
 use crate::root::Root;
 use crate::runtime::{self, Ended};
 use crate::state::{RunState, RunStatus};
@@ -233,7 +233,7 @@ impl Drive<'_> {
     fn conclude(&self, state: &RunState) -> Result<u8> {
         let code = exit_code(state);
         if self.json {
-            print_line(&verdict(state, code).to_string())?;
+            print_line(&clean_json(&verdict(state, code).to_string()))?;
             return Ok(code);
         }
         let id = self.run_id;

@@ -19,7 +19,9 @@ use crate::cli;
 use crate::error::{Fault, Kind, Result, exit};
 use crate::mailbox::{FAILED, Part, Peek, RECORD, TASK, read_record};
 use crate::record::Record;
-use crate::report::{Paint, Reader, clean_line, parse_since, print, short_duration, status_word};
+use crate::report::{
+    Paint, Reader, clean_json, clean_line, parse_since, print, short_duration, status_word,
+};
 use crate::root::Root;
 use crate::safety::Dir;
 use crate::task::AgentName;
@@ -171,7 +173,9 @@ impl Log {
         };
         // Removed or spoilt since it was listed: then there is nothing to show.
         let record = read_record(&dir, file).ok().flatten();
-        Ok(record.and_then(|record| serde_json::to_string(&record).ok()))
+        Ok(record
+            .and_then(|record| serde_json::to_string(&record).ok())
+            .map(|text| clean_json(&text).into_owned()))
     }
 
     fn collect(&mut self, agent: &AgentName, entries: &mut Vec<Entry>) -> Result<()> {

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::drive::{Tail, wait_for_log};
 use crate::cli;
 use crate::error::{Result, exit};
-use crate::report::{Paint, Reader, clean_line, parse_since, print};
+use crate::report::{Paint, Reader, clean_json, clean_line, parse_since, print};
 use crate::root::Root;
 use crate::store::RunDir;
 use crate::store::log::{Line, Note};
@@ -47,8 +47,8 @@ fn shown(run_id: &str, line: &Line, words: &cli::Log) -> String {
     let each = line.checkpoints.iter().filter(wanted).map(|note| {
         if words.json {
             let Note { line: text, guards } = note;
-            return json!({"run": run_id, "seq": line.seq, "at": line.at, "checkpoint": text, "guards": guards})
-                .to_string();
+            let value = json!({"run": run_id, "seq": line.seq, "at": line.at, "checkpoint": text, "guards": guards});
+            return clean_json(&value.to_string()).into_owned();
         }
         let at = Paint::stdout().dim(clean_line(&line.at));
         format!("{at}  {}", clean_line(&note.line))

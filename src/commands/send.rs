@@ -21,7 +21,7 @@ use crate::mailbox::{
 use crate::process::{TASK_VARIABLE, living_watchers};
 use crate::record::Record;
 use crate::registry::Registry;
-use crate::report::{clean, print_fault, print_unheld};
+use crate::report::{clean, print_fault, print_json, print_unheld};
 use crate::root::Root;
 use crate::runtime;
 use crate::safety::FileId;
@@ -362,10 +362,7 @@ fn report(
     json: bool,
 ) -> Result<u8> {
     if json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(record).unwrap_or_default()
-        );
+        print_json(record)?;
         return Ok(record.status.exit_code());
     }
     let folders = mailbox

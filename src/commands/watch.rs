@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cli;
 use crate::engine::{Notice, Options};
 use crate::error::{Fault, Kind, Result, exit};
-use crate::report::{Live, count};
+use crate::report::{Live, clean_line, count};
 use crate::root::Root;
 use crate::runtime::{self, Ended};
 use crate::task::AgentName;
@@ -48,7 +48,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Watch) -> Result<u8> {
     if !words.json && !words.drain {
         eprintln!(
             "watching {} ({} at a time; Ctrl-C stops)",
-            root.inbox.path().display(),
+            clean_line(&root.inbox.path().display().to_string()),
             count(usize::from(words.jobs), "task"),
         );
     }

@@ -2,6 +2,8 @@
 //!
 //! What comes out is safe to show: no control characters, no escape sequences, at most 500 bytes.
 
+use crate::report::is_harmful;
+
 /// The longest line that is quoted.
 const MAX_BYTES: usize = 500;
 /// How much of the end of an output is looked at.
@@ -48,7 +50,7 @@ pub(super) fn clean(text: &str) -> String {
         match c {
             '\u{1b}' => skip_escape(&mut chars),
             '\n' | '\t' => out.push(' '),
-            c if c.is_control() => {}
+            c if is_harmful(c) => {}
             c => out.push(c),
         }
         if out.len() > MAX_BYTES {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::text::{Paint, clean_line, short_duration, status_word};
+use super::text::{Paint, clean_json, clean_line, short_duration, status_word};
 use crate::engine::Notice;
 use crate::error::{Fault, Kind};
 use crate::record::Record;
@@ -130,7 +130,11 @@ impl Live {
             }
             Notice::Trouble { fault } => json!({"event": "trouble", "error": fault}),
         };
-        writeln!(std::io::stdout().lock(), "{value}")
+        writeln!(
+            std::io::stdout().lock(),
+            "{}",
+            clean_json(&value.to_string())
+        )
     }
 }
 

@@ -9,7 +9,9 @@ mod time;
 pub use live::{Live, print_unheld};
 pub use out::{Reader, print, print_json, print_line};
 pub use table::{Align, Table};
-pub use text::{Paint, clean, clean_line, count, short_duration, size, status_word};
+pub use text::{
+    Paint, clean, clean_json, clean_line, count, is_harmful, short_duration, size, status_word,
+};
 pub use time::{age, ago, parse_since};
 
 use crate::error::Fault;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::text::clean_json;
 use crate::error::{Fault, Result};
 
 /// Whether anybody still reads what is printed.
@@ -35,5 +36,5 @@ pub fn print_line(text: &str) -> Result<Reader> {
 pub fn print_json(value: &impl Serialize) -> Result<Reader> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|e| Fault::io("write as JSON to", "standard output", &io::Error::other(e)))?;
-    print_line(&text)
+    print_line(&clean_json(&text))
 }

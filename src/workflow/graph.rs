@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::edges::{Edge, EdgeKind, edges};
 use super::model::{Flow, Step, StepId, Target, Who, Work, Workflow};
 use super::svg;
+use crate::report::is_harmful;
 
 /// The language of a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -141,7 +142,7 @@ fn short(text: &str) -> String {
         .collect::<Vec<_>>()
         .join(" ")
         .chars()
-        .filter(|c| !c.is_control())
+        .filter(|c| !is_harmful(*c))
         .collect();
     match clean.chars().count() > MAX_LABEL {
         true => clean.chars().take(MAX_LABEL - 1).chain(['…']).collect(),

@@ -3,6 +3,7 @@
 //! Only words and places. It never prints, and it never decides whether something is wrong.
 
 use crate::error::{Fault, Kind};
+use crate::report::is_harmful;
 use crate::yaml::tree::Place;
 
 /// The longest part of a source line that is shown.
@@ -80,7 +81,7 @@ impl Problem {
 fn cut(line: &str, column: usize) -> (String, usize) {
     let clean = |c: char| match c {
         '\t' => ' ',
-        c if c.is_control() => '\u{fffd}',
+        c if is_harmful(c) => '\u{fffd}',
         c => c,
     };
     let at = column.saturating_sub(1);

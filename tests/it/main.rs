@@ -12,6 +12,7 @@
 //! - `dropping`: how tasks come, go and change under our feet: never half, never twice, never lost
 //! - `escapes`: what an agent could try to get at more than it was given
 //! - `folders`: folders that are missing, removed, read-only, elsewhere or full
+//! - `hygiene`: nothing that is printed acts on a terminal, no line of JSON is broken
 //! - `machines`: the shipped workflows, with every rule of theirs as a case
 //! - `power`: power cuts at every point, on a file system of their own (root only)
 //! - `process`: the process room seen from outside: the guard, descriptors, signals
@@ -41,6 +42,7 @@ mod dropping;
 mod escapes;
 mod folders;
 mod harness;
+mod hygiene;
 mod machines;
 mod power;
 mod process;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::error::{Fault, Result};
-use crate::report::{clean_line, print};
+use crate::report::{clean_json, clean_line, print};
 use crate::root::Root;
 use crate::store::log::Line;
 
@@ -58,10 +58,10 @@ impl Tail {
         for line in self.news()? {
             for note in &line.checkpoints {
                 match self.json {
-                    true => text.push_str(
-                        &json!({"run": self.run_id, "seq": line.seq, "at": line.at, "checkpoint": note.line, "guards": note.guards})
-                            .to_string(),
-                    ),
+                    true => {
+                        let value = json!({"run": self.run_id, "seq": line.seq, "at": line.at, "checkpoint": note.line, "guards": note.guards});
+                        text.push_str(&clean_json(&value.to_string()));
+                    }
                     false => text.push_str(&clean_line(&note.line)),
                 }
                 text.push('\n');
