@@ -58,6 +58,12 @@ pub enum Command {
     Retry(Target),
     /// Cancel a waiting or running task, or a run
     Cancel(Cancel),
+    /// Approve what a run asks about
+    Approve(Approve),
+    /// Reject what a run asks about
+    Reject(Reject),
+    /// Answer a run's question, or have more to say to one that is done
+    Reply(Reply),
     /// Go on with a run that is blocked or was interrupted
     Resume(Resume),
     /// Correct the canonical document of a blocked run
@@ -184,6 +190,49 @@ pub struct Run {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
     /// One JSON object per line instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `orch approve`.
+#[derive(Debug, Args)]
+pub struct Approve {
+    /// Any unique part of a run's id, or `last`
+    pub run: String,
+    /// The name of the gate, or of the step that asks
+    pub gate: String,
+    /// A word about it
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub note: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `orch reject`.
+#[derive(Debug, Args)]
+pub struct Reject {
+    /// Any unique part of a run's id, or `last`
+    pub run: String,
+    /// The name of the gate, or of the step that asks
+    pub gate: String,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    pub note: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `orch reply`.
+#[derive(Debug, Args)]
+pub struct Reply {
+    /// RUN, or RUN/STEP where there are several questions; RUN is any unique part of its id, or `last`
+    #[arg(value_name = "RUN")]
+    pub target: String,
+    /// What you say; `-`, or nothing, reads it from standard input
+    pub text: Option<String>,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -134,6 +134,9 @@ pub struct Record {
     /// Whether the answer is longer than `output`.
     #[serde(default)]
     pub truncated: bool,
+    /// What a person answered: `approved`, `rejected` or `reply`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
     /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Fault>,
@@ -175,6 +178,7 @@ impl Record {
             duration: 0.0,
             output: String::new(),
             truncated: false,
+            answer: None,
             error: None,
             files: Vec::new(),
             usage: None,
@@ -234,6 +238,7 @@ mod tests {
             duration: 1.0,
             output: "hi".into(),
             truncated: false,
+            answer: None,
             error: Some(Fault::new(Kind::ProviderFailed, "no").hint("try")),
             files: vec![FileEntry {
                 path: "f".into(),

@@ -5,13 +5,13 @@
 
 pub mod ending;
 pub mod outline;
+pub mod people;
 pub mod values;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use uuid::Uuid;
 
 use crate::confine::Wish;
 use crate::error::{Fault, Kind, Result};
-use crate::mailbox::{CLAIMED, Mailbox, TASK, file_name};
+use crate::flow;
+use crate::mailbox::Mailbox;
 use crate::registry::Registry;
 use crate::specs::{self, Folder, Pinned, Recorder, is_inside_specs};
-use crate::state::{Effect, Event, Pending, RunState, RunStatus};
-use crate::steps::unsupported;
+use crate::state::{Effect, Event, Pending, RunState};
 use crate::store::{PATIENCE, RunDir, Spec};
-use crate::task::{AgentName, Header, TaskName, render};
+use crate::task::TaskName;
 use crate::workflow::model::{Step, Work};
 use crate::workflow::{self, Cel, Workflow};
 
@@ -73,24 +73,6 @@ pub fn load_workflow(root: &Path, word: &str) -> Result<(Workflow, Spec)> {
         files: recorder.used(),
     };
     Ok((workflow, spec))
-}
-
-/// Refuses a workflow that this version cannot see through, before a run of it begins.
-///
-/// # Errors
-/// It uses what is not supported yet: every use, with its step and line.
-pub fn refuse_unsupported(workflow: &Workflow) -> Result<()> {
-    let uses = unsupported(workflow);
-    if uses.is_empty() {
-        return Ok(());
-    }
-    let message = format!(
-        "workflow `{}` uses what this version does not support yet\n{}",
-        workflow.name.value,
-        uses.join("\n")
-    );
-    Err(Fault::new(Kind::WorkflowValidationError, message)
-        .hint("take it out of the workflow, or use a newer orch"))
 }
 
 /// Refuses a workflow with a step that must be confined and cannot be on this system, before a run
@@ -151,13 +133,20 @@ pub fn pinned(run: &RunDir) -> Result<Workflow> {
     }
 }
 
-/// The same, and refused where it uses what cannot be run yet.
+/// The agents, providers and settings that a run was begun with.
 ///
 /// # Errors
-/// As [`load_workflow`].
+/// Where they cannot be read.
+pub fn pinned_registry(run: &RunDir) -> Result<Registry> {
+    Registry::pinned(&run.dir().path().join("spec"), &run.root().path)
+}
+
+/// The workflow that a word means, refused where a run of it could not be confined as it says.
+///
+/// # Errors
+/// As [`load_workflow`] and [`refuse_unconfined`].
 pub fn load_runnable(root: &Path, word: &str) -> Result<(Workflow, Spec)> {
     let (workflow, spec) = load_workflow(root, word)?;
-    refuse_unsupported(&workflow)?;
     refuse_unconfined(root, &workflow)?;
     Ok((workflow, spec))
 }
@@ -195,62 +184,6 @@ pub fn apply_with(
     let state = begun(run, locked.load(workflow)?)?;
     let event = event(&state)?;
     locked.apply(workflow, state, &now(), event)
-}
-
-/// Puts every pending step of a running run into its inbox, unless it is there or claimed. Under the
-/// run's lock, or where nobody else applies events to the run.
-///
-/// # Errors
-/// Where an inbox cannot be written.
-pub fn drop_pending(mailbox: &Mailbox, state: &RunState) -> Result<()> {
-    drop_pending_after(mailbox, state, 0)
-}
-
-/// The same for the steps that came up after the task of this number: the others were dropped by
-/// whoever brought them up, or are when he is recovered.
-///
-/// # Errors
-/// As [`drop_pending`].
-pub fn drop_pending_after(mailbox: &Mailbox, state: &RunState, number: u64) -> Result<()> {
-    if state.status != RunStatus::Running {
-        return Ok(());
-    }
-    state
-        .pending_after(number)
-        .iter()
-        .try_for_each(|pending| drop_step(mailbox, &state.run_id, pending))
-}
-
-fn drop_step(mailbox: &Mailbox, run_id: &str, pending: &Pending) -> Result<()> {
-    let agent = AgentName::parse(&pending.agent)?;
-    let name = TaskName::parse(&pending.task)?;
-    let failed = |e: io::Error| Fault::io("drop", format!("{agent}/{name}"), &e);
-    let folders = mailbox.agent(&agent).map_err(failed)?;
-    // In this order: a file that moves on between two looks is still seen by the next.
-    for suffix in [TASK, CLAIMED] {
-        if folders
-            .inbox
-            .has(&file_name(&name, suffix))
-            .map_err(failed)?
-        {
-            return Ok(());
-        }
-    }
-    let header = Header {
-        run: Some(run_id.to_owned()),
-        step: Some(pending.step.clone()),
-        ..Header::default()
-    };
-    let item = pending.item.map(|item| format!(", item {item}"));
-    let body = format!(
-        "step `{}` of run `{run_id}`{}\n",
-        pending.step,
-        item.unwrap_or_default()
-    );
-    match mailbox.submit(&agent, &name, &render(&header, &body)) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other.map_err(failed),
-    }
 }
 
 /// Ends a run for good because it cannot be trusted, and its tasks, all but the one that found out.
@@ -293,5 +226,8 @@ pub fn begun(run: &RunDir, state: Arc<RunState>) -> Result<Arc<RunState>> {
 #[must_use]
 pub fn inboxes(workflow: &Workflow) -> BTreeSet<&str> {
     let own = std::iter::once(workflow.name.value.as_str());
-    own.chain(workflow.steps.iter().map(Step::inbox)).collect()
+    let asks = |step: &&Step| step.approval.is_some();
+    let people = workflow.steps.iter().find(asks).map(|_| flow::HUMAN);
+    let steps = workflow.steps.iter().map(Step::inbox);
+    own.chain(steps).chain(people).collect()
 }

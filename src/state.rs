@@ -161,6 +161,19 @@ pub struct Pending {
     /// crash or a restart does not change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
+    /// What a person has been asked, where that is what it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asks: Option<Asks>,
+}
+
+/// What a person is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Asks {
+    /// Whether they approve.
+    Approval,
+    /// What they say.
+    Reply,
 }
 
 /// Where a run came to a halt, so that a resume can go on from there.
@@ -175,6 +188,9 @@ pub struct Block {
     pub stage: Stage,
     /// In plain words.
     pub reason: String,
+    /// The task with the question, where it ends with a person's answer and not with a resume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
 }
 
 /// The part of a visit at which a run was blocked.
@@ -183,10 +199,12 @@ pub struct Block {
 pub enum Stage {
     /// A precondition does not hold.
     Requires,
-    /// The step failed, and that leads to `_block`.
+    /// The step failed, and that leads to `_block`; or a person does it, and has been asked.
     Run,
     /// A condition on the result does not hold.
     Ensures,
+    /// A person has been asked to approve, or has rejected it.
+    Approval,
     /// No row of `next` holds, or one leads to `_block`.
     Next,
     /// The step was entered too often.
@@ -347,10 +365,52 @@ pub struct Metadata {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Governance {
-    /// The gates.
+    /// Every gate of the workflow, and whether it is approved now.
     pub approvals: Map<String, Value>,
     /// Why it is blocked.
     pub blocked_reason: Option<String>,
+    /// The last answer to each gate that has one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub decisions: BTreeMap<String, Decision>,
+}
+
+/// What a person decided about a gate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// Yes or no.
+    pub approved: bool,
+    /// Who.
+    pub by: String,
+    /// When.
+    pub at: String,
+    /// The step that asked.
+    pub step: String,
+    /// What they said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// A person's answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "lowercase")]
+pub enum Verdict {
+    /// They approve.
+    Approved {
+        /// What they said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
+    /// They do not.
+    Rejected {
+        /// What they said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
+    /// They said this.
+    Replied {
+        /// The reply, read as the step says.
+        result: Box<StepResult>,
+    },
 }
 
 /// What the disk looked like when an event happened.
@@ -416,6 +476,31 @@ pub enum Event {
         /// Why.
         note: String,
     },
+    /// A pending step that a person does was put before them, or turned out not to be needed.
+    Asked {
+        /// The task.
+        task: String,
+        /// What the disk looked like.
+        facts: Facts,
+    },
+    /// A person answered.
+    Answered {
+        /// The task with the question.
+        task: String,
+        /// What they answered.
+        verdict: Verdict,
+        /// Who.
+        by: String,
+        /// What the disk looked like.
+        facts: Facts,
+    },
+    /// A person had more to say about a run that had succeeded: it goes on at its `follow_up`.
+    Reopened {
+        /// What they said.
+        reply: String,
+        /// Who.
+        by: String,
+    },
     /// A person asks to go on.
     Resumed {
         /// What the disk looked like.
@@ -453,6 +538,8 @@ pub enum Effect {
     },
     /// The run has come to a halt or an end.
     Ended(RunStatus),
+    /// This question needs no answer any more.
+    Unasked(Pending),
 }
 
 /// `[phase] step OK|FAIL -> next | reason`.

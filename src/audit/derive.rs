@@ -11,7 +11,7 @@ use super::{Audit, Issue, Transition};
 use crate::error::Result;
 use crate::flow;
 use crate::record::FileEntry;
-use crate::state::{Effect, Event, RunState};
+use crate::state::{Effect, Event, RunState, Verdict};
 use crate::store::RunDir;
 use crate::store::log::{Line, Log, NO_LINE, Note, Raw};
 use crate::workflow::Workflow;
@@ -187,7 +187,12 @@ impl Walk<'_> {
 
     /// What a result tells: its artifacts and its issues.
     fn tell(&mut self, line: &Line) {
-        let Event::Finished { result, .. } = &line.event else {
+        let (Event::Finished { result, .. }
+        | Event::Answered {
+            verdict: Verdict::Replied { result },
+            ..
+        }) = &line.event
+        else {
             return;
         };
         for file in &result.artifacts {

@@ -27,6 +27,8 @@ use crate::store::Runs;
 use crate::task::{AgentName, TaskName};
 pub(super) use tail::Tail;
 
+use super::questions::say_blocked;
+
 /// How often to see whether anybody is still alive.
 const CHECK: Duration = Duration::from_secs(1);
 /// An engine that ends so often without a step forward will not make one.
@@ -241,7 +243,7 @@ impl Drive<'_> {
             RunStatus::Succeeded => {
                 print_line(&format!("{id} is done"))?;
             }
-            RunStatus::Blocked => say_blocked(state),
+            RunStatus::Blocked => say_blocked(self.root, state),
             RunStatus::Failed => {
                 let unknown = || Fault::new(Kind::StepFailed, format!("run `{id}` failed"));
                 print_fault(&state.error.clone().unwrap_or_else(unknown));
@@ -274,30 +276,6 @@ impl Drive<'_> {
         Fault::new(Kind::Busy, format!("nothing moves run `{id}` on"))
             .hint(format!("`orch status {id}` shows what it waits for"))
     }
-}
-
-/// Why a run is blocked, and what to type.
-pub(super) fn say_blocked(state: &RunState) {
-    let reason = state.governance.blocked_reason.as_deref();
-    let id = &state.run_id;
-    let message = format!(
-        "run `{id}` is blocked: {}",
-        reason.unwrap_or("no reason is given")
-    );
-    let questions: Vec<String> = state
-        .pending
-        .iter()
-        .filter(|pending| pending.agent == "human")
-        .map(|pending| format!("inbox/human/{}.task", pending.task))
-        .collect();
-    let hint = match questions.is_empty() {
-        true => format!("see to it, then `orch resume {id}`"),
-        false => format!(
-            "a person answers in {}, which says how",
-            questions.join(", ")
-        ),
-    };
-    print_fault(&Fault::new(Kind::Blocked, message).hint(hint));
 }
 
 /// The exit code of a command that ends with a run in this state.

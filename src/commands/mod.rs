@@ -1,5 +1,6 @@
 //! One short file per command. A command reads its words, asks the library, and prints.
 
+mod answer;
 mod audit;
 mod cancel;
 mod check;
@@ -11,6 +12,7 @@ mod drive;
 mod graph;
 mod init;
 mod log;
+mod questions;
 mod reset;
 mod resume;
 mod retry;
@@ -52,6 +54,9 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Log(words) => log::run(root, &words),
         Command::Retry(words) => retry::run(root, &words),
         Command::Cancel(words) => cancel::run(root, &words),
+        Command::Approve(words) => answer::approve(root, &words),
+        Command::Reject(words) => answer::reject(root, &words),
+        Command::Reply(words) => answer::reply(root, &words),
         Command::Resume(words) => resume::run(root, &words),
         Command::Reset(words) => reset::run(root, &words),
         Command::Set(words) => set::run(root, &words),

@@ -14,7 +14,7 @@ use crate::disk::{Disk, Durability};
 use crate::error::{Fault, Kind, Result, exit};
 use crate::mailbox::Mailbox;
 use crate::report::print_line;
-use crate::runs::{self, ending::cancel_tasks};
+use crate::runs::{self, ending::cancel_tasks, people::Office};
 use crate::safety::{Dir, Meta};
 use crate::state::{Event, Pending};
 use crate::store::{PATIENCE, RunDir};
@@ -40,7 +40,13 @@ pub(super) fn run(root: Option<&Path>, words: &cli::RunWord) -> Result<u8> {
     cancel_tasks(&mailbox, &before, &why)?;
     let locked = run.lock(PATIENCE)?;
     let state = locked.load(&workflow)?;
-    runs::drop_pending(&mailbox, &state)?;
+    let office = Office {
+        mailbox: &mailbox,
+        run: &run,
+        workflow: &workflow,
+        registry: &runs::pinned_registry(&run)?,
+    };
+    office.drop_pending(&locked, state, 0)?;
     drop(locked);
     let id = run.id();
     print_line(&format!(

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::drive::{Drive, Tail, exit_code, say_blocked};
+use super::drive::{Drive, Tail, exit_code};
+use super::questions::say_blocked;
 use crate::cli;
 use crate::disk::{Disk, Durability};
 use crate::error::{Fault, Kind, Result, exit};
@@ -12,7 +13,7 @@ use crate::flow;
 use crate::mailbox::{CLAIMED, Mailbox, TASK, file_name};
 use crate::report::{clean_line, print_json, print_line};
 use crate::root::Root;
-use crate::runs;
+use crate::runs::{self, people::Office};
 use crate::runtime;
 use crate::state::{Event, RunState, RunStatus};
 use crate::steps::globs;
@@ -58,7 +59,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Resume) -> Result<u8> {
         tail.print()?;
         match words.json {
             true => drop(print_json(&*state)?),
-            false => say_blocked(&state),
+            false => say_blocked(&root, &state),
         }
         return Ok(exit_code(&state));
     }
@@ -124,8 +125,15 @@ pub(super) fn go_on(mailbox: &Mailbox, run: &RunDir, workflow: &Workflow) -> Res
         }
         status => return Err(is_final(run.id(), status, &state)),
     }
-    runs::drop_pending(mailbox, &state)?;
-    Ok(state)
+    let office = Office {
+        mailbox,
+        run,
+        workflow,
+        registry: &runs::pinned_registry(run)?,
+    };
+    office
+        .drop_pending(&locked, state, 0)
+        .map(|(state, _)| state)
 }
 
 /// A run that cannot be trusted is ended for good by whoever finds that out.

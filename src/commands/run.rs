@@ -43,7 +43,6 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
     if words.dry_run {
         return outline(&path, &workflow, &order, words.json);
     }
-    runs::refuse_unsupported(&workflow)?;
     runs::refuse_unconfined(&path, &workflow)?;
     let root = Arc::new(Root::open(&path)?);
     let mailbox = Mailbox::new(root.clone(), Disk::new(Durability::Power));
@@ -140,7 +139,8 @@ impl Order {
         Ok(run_id)
     }
 
-    /// The run of a singleton that has the same input and is not finished.
+    /// The run of a singleton that has the same input and is not finished; one of another input is an
+    /// error.
     fn unfinished(&self, runs: &Runs, workflow: &Workflow) -> Result<Option<String>> {
         if !workflow.singleton {
             return Ok(None);
@@ -151,12 +151,20 @@ impl Order {
             let Ok(state) = runs.open(&id).and_then(|run| run.peek()) else {
                 continue;
             };
-            if state.workflow_name == workflow.name.value
-                && !state.status.is_final()
-                && state.variables.get("input") == Some(&input)
-            {
+            if state.workflow_name != workflow.name.value || state.status.is_final() {
+                continue;
+            }
+            let given = state.variables.get("input");
+            if given == Some(&input) {
                 return Ok(Some(id));
             }
+            let name = &workflow.name.value;
+            let given = given.cloned().unwrap_or_default();
+            let message = format!(
+                "workflow `{name}` has one run at a time: `{id}` is not finished, of the input {given}, and this is of {input}"
+            );
+            let hint = format!("`orch resume {id}` goes on with it, `orch cancel {id}` ends it");
+            return Err(Fault::new(Kind::Usage, message).hint(hint));
         }
         Ok(None)
     }
@@ -233,7 +241,7 @@ fn read_file(path: &Path) -> Result<String> {
     read_all(file, &path.display().to_string())
 }
 
-fn read_all(from: impl Read, what: &str) -> Result<String> {
+pub(super) fn read_all(from: impl Read, what: &str) -> Result<String> {
     let mut bytes = Vec::new();
     from.take(MAX_TASK_BYTES as u64 + 1)
         .read_to_end(&mut bytes)

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::drive::Tail;
+use super::questions;
 use super::run_target::{RunStep, runs};
 use crate::error::{Fault, Kind, Result, exit};
 use crate::flow;
@@ -190,6 +191,8 @@ struct View<'s> {
     ended: Option<&'s str>,
     blocked_reason: Option<&'s str>,
     error: Option<&'s Fault>,
+    /// What a person can type now.
+    to_type: Vec<String>,
     transitions: u64,
     steps: Vec<StepRow>,
     pending: &'s [Pending],
@@ -230,6 +233,7 @@ impl<'s> View<'s> {
             ended: state.end_timestamp.as_deref(),
             blocked_reason: state.governance.blocked_reason.as_deref(),
             error: state.error.as_ref(),
+            to_type: to_type(state),
             transitions: state.transitions,
             steps: state
                 .visits
@@ -263,7 +267,9 @@ impl<'s> View<'s> {
         );
         if let Some(reason) = self.blocked_reason {
             let _ = writeln!(out, "  blocked: {}", clean_line(reason));
-            let _ = writeln!(out, "  when that is settled: `orch resume {}`", self.run);
+            for line in &self.to_type {
+                let _ = writeln!(out, "  `{}`", clean_line(line));
+            }
         }
         if let Some(fault) = self.error {
             let _ = writeln!(out, "  error: {}", clean_line(&fault.message));
@@ -295,6 +301,7 @@ impl<'s> View<'s> {
             let wait = self.waits.iter().find(|wait| wait.task == p.task);
             let begun = match wait {
                 Some(wait) => wait.text(Timestamp::now()),
+                None if p.asks.is_some() => "asks a person".to_owned(),
                 None if p.attempts == 0 => "waits".to_owned(),
                 None => "begun".to_owned(),
             };
@@ -349,6 +356,18 @@ fn section(out: &mut String, paint: Paint, heading: &str, lines: &[String]) {
     }
 }
 
+/// The lines that move a blocked run on.
+fn to_type(state: &RunState) -> Vec<String> {
+    let mut all: Vec<String> = questions::open(state)
+        .flat_map(|pending| questions::lines(state, pending))
+        .collect();
+    let stuck = state.blocks.iter().any(|block| block.task.is_none());
+    if stuck || (state.status == RunStatus::Blocked && all.is_empty()) {
+        all.push(format!("orch resume {}", state.run_id));
+    }
+    all
+}
+
 /// What the run was given, what was decided, and where its files are.
 fn more(run: &RunDir, state: &RunState) -> String {
     let paint = Paint::stdout();
@@ -363,7 +382,8 @@ fn more(run: &RunDir, state: &RunState) -> String {
     );
     let locked: Vec<String> = state.snapshots.iter().map(pair).collect();
     section(&mut out, paint, "decisions", &locked);
-    let approvals: Vec<String> = state.governance.approvals.iter().map(pair).collect();
+    let approvals = state.governance.approvals.keys();
+    let approvals: Vec<String> = approvals.map(|gate| decided(state, gate)).collect();
     section(&mut out, paint, "approvals", &approvals);
     let document: Vec<String> = state.state.iter().map(pair).collect();
     section(&mut out, paint, "state", &document);
@@ -378,6 +398,28 @@ fn more(run: &RunDir, state: &RunState) -> String {
         &files.map(|file| clean_line(&file)),
     );
     out
+}
+
+/// Who decided about a gate, when, and what they said.
+fn decided(state: &RunState, gate: &str) -> String {
+    let text = match state.governance.decisions.get(gate) {
+        None => format!("{gate}: not approved"),
+        Some(decision) => {
+            let verb = if decision.approved {
+                "approved"
+            } else {
+                "rejected"
+            };
+            let note = decision.note.as_ref().map(|note| format!(": {note}"));
+            format!(
+                "{gate}: {verb} by {} at {}{}",
+                decision.by,
+                decision.at,
+                note.unwrap_or_default()
+            )
+        }
+    };
+    clean_line(&text)
 }
 
 fn show_step(state: &RunState, step: &str, json: bool) -> Result<()> {

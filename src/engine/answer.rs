@@ -14,6 +14,8 @@ use crate::provider::verdict::Verdict;
 use crate::record::{Record, Status, excerpt};
 use crate::recording::{self, Question, Recording};
 use crate::state::Changes;
+use crate::steps::question::ANSWER;
+use crate::task::Task;
 
 impl Engine {
     /// An answer that needs no process.
@@ -109,6 +111,11 @@ impl Engine {
             .find(|(suffix, _)| *suffix == item.suffix)
             .map_or(Answer::Reply, |(_, kind)| *kind);
         let (request, note) = split_answer(&text);
+        if let Ok(task) = Task::parse(request.as_bytes())
+            && task.header.step.is_some()
+        {
+            return self.question_answered(held, item, &task, (kind, note), desk);
+        }
         let plan = self.plan(&held.folders().agent, held.name(), request.as_bytes());
         self.claim_and(held, item, |claim| {
             let fault = match (kind, note.is_empty()) {
@@ -162,7 +169,7 @@ impl Engine {
 fn split_answer(text: &str) -> (&str, &str) {
     let mut start = 0;
     for line in text.split_inclusive('\n') {
-        if line.trim_end() == "--- answer" {
+        if line.trim_end() == ANSWER {
             return (&text[..start], text[start + line.len()..].trim());
         }
         start += line.len();

@@ -15,6 +15,7 @@ mod collect;
 mod fence;
 mod masked;
 mod notice;
+mod people;
 mod plan;
 mod queue;
 mod recover;
@@ -556,6 +557,7 @@ impl Engine {
                 .filter(|(_, answer): &&(TaskName, Answer)| *answer == kind)
                 .map(|(name, _)| name.as_str())
                 .collect();
+            let names = self.only_mine(&listing.folders.agent, names);
             let names = self.without_strays(&listing.folders, names, suffix);
             if !names.is_empty() {
                 found.waiting += names.len();

@@ -110,7 +110,12 @@ impl Engine {
         let host = self.host(run_id)?;
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
-        runs::drop_pending_after(&self.mailbox, &state, after.unwrap_or(0))
+        let (_, effects) = self
+            .office(&host)
+            .drop_pending(&locked, state, after.unwrap_or(0))?;
+        drop(locked);
+        self.tell(run_id, &effects);
+        Ok(())
     }
 
     /// The same once a step is committed: what does not pass by itself stops the run, and is no
@@ -414,7 +419,7 @@ impl Engine {
                     run,
                     status: *status,
                 }),
-                Effect::Run(_) | Effect::Lock { .. } => {}
+                Effect::Run(_) | Effect::Lock { .. } | Effect::Unasked(_) => {}
             }
         }
     }
@@ -441,7 +446,7 @@ impl Engine {
         }
         let run = self.runs.open(run_id)?;
         let workflow = runs::pinned(&run)?;
-        let registry = Registry::pinned(&run.dir().path().join("spec"), &self.mailbox.root.path)?;
+        let registry = runs::pinned_registry(&run)?;
         let host = Arc::new(Host {
             masker: secrets::of_workflow(&workflow),
             run,
@@ -503,7 +508,7 @@ pub(super) fn forged(run: &str) -> Fault {
 }
 
 /// The step that a task of this run was for, if its number has been given out.
-fn step_of(task: &str, state: &RunState) -> Option<String> {
+pub(super) fn step_of(task: &str, state: &RunState) -> Option<String> {
     let rest = task.strip_prefix(&state.run_id)?.strip_prefix('.')?;
     let (text, step) = rest.split_once('-')?;
     let number: u64 = text.parse().ok()?;

@@ -186,6 +186,10 @@ impl Engine {
         }
         let agent = &claim.folders.agent;
         if self.registry.is_human(agent) {
+            if let Some(task) = self.step_task(&claim) {
+                self.take_over_question(claim, &task, desk);
+                return Ok(());
+            }
             // The person's words are in the file; only the renaming has to be done again.
             return self.mailbox.put_back(claim);
         }

@@ -292,6 +292,7 @@ impl Run<'_> {
                     item: None,
                     stage: Stage::Task,
                     reason: fault.message.clone(),
+                    task: None,
                 });
                 Ok(())
             }

@@ -58,6 +58,7 @@ impl Run<'_> {
         result.visit = pending.visit;
         result.step_name.clone_from(&pending.step);
         self.remove_pending(&pending.task);
+        self.go_on_unless_blocked();
         if let Some(fault) = uncatchable(&result) {
             self.store(id, pending.item, result);
             self.fail(fault);
@@ -113,6 +114,9 @@ impl Run<'_> {
             );
             if let Some(unmet) = asked.unmet {
                 return self.unmet(id, item, Stage::Ensures, "OK", unmet, asked.guards);
+            }
+            if self.is_approved_afterwards(id) {
+                return self.ask_for_approval(id, item);
             }
         }
         if self.is_in_group(id) {
@@ -179,6 +183,7 @@ impl Run<'_> {
             item,
             stage,
             reason,
+            task: None,
         });
     }
 

@@ -347,5 +347,6 @@ fn placeholder(name: &str, item: Option<usize>, visit: u64) -> Pending {
         visit,
         attempts: 1,
         since: None,
+        asks: None,
     }
 }

@@ -12,6 +12,7 @@ mod finish;
 mod lock;
 mod loops;
 mod number;
+mod people;
 mod resume;
 mod tasks;
 mod visit;
@@ -24,6 +25,7 @@ use serde_json::Map;
 
 pub use facts::{Moment, scope, wanted, wanted_on_resume};
 pub use number::number;
+pub use people::{HUMAN, wanted_on_answer};
 pub(crate) use waves::Plan;
 
 use crate::error::{Fault, Kind};
@@ -89,15 +91,19 @@ pub fn step(
         facts: match event {
             Event::Entered { facts, .. }
             | Event::Finished { facts, .. }
+            | Event::Asked { facts, .. }
+            | Event::Answered { facts, .. }
             | Event::Resumed { facts } => facts.clone(),
             _ => Facts::default(),
         },
         due: None,
         halted: false,
+        said: None,
         effects: Vec::new(),
     };
     flow.apply(event)?;
     flow.end_waves();
+    flow.wait_for_people();
     if flow.halted && flow.state.status == RunStatus::Blocked {
         flow.effects.push(Effect::Ended(RunStatus::Blocked));
     }
@@ -136,6 +142,8 @@ struct Run<'w> {
     due: Option<StepId>,
     /// Whether it was blocked by this event.
     halted: bool,
+    /// What a person said that leads to the next checkpoint.
+    said: Option<people::Said>,
     effects: Vec<Effect>,
 }
 
@@ -148,6 +156,9 @@ impl Run<'_> {
             _ if !begun => illegal("the run does not exist yet"),
             Event::Entered { task, attempt, .. } if status == RunStatus::Running => {
                 let pending = self.take_attempt(task, *attempt)?;
+                if pending.agent == HUMAN {
+                    return illegal(format!("`{}` is for a person to do", pending.step));
+                }
                 self.entered(pending)
             }
             Event::Retried { task, attempt } if status == RunStatus::Running => {
@@ -171,6 +182,13 @@ impl Run<'_> {
             Event::Intruded { fault } if !status.is_final() => self.intruded(fault),
             Event::Corrected { set, note } if status == RunStatus::Blocked => {
                 self.corrected(set, note)
+            }
+            Event::Asked { task, .. } if status == RunStatus::Running => self.asked(task),
+            Event::Answered {
+                task, verdict, by, ..
+            } if !status.is_final() => self.answered(task, verdict, by),
+            Event::Reopened { reply, by } if status == RunStatus::Succeeded => {
+                self.reopened(reply, by)
             }
             Event::Resumed { .. } if status == RunStatus::Blocked => self.resumed(),
             Event::Cancelled if !status.is_final() => {
@@ -215,6 +233,7 @@ impl Run<'_> {
     fn begin(&mut self) {
         self.state.start_timestamp = self.at.to_owned();
         self.state.state.clone_from(&self.workflow.state);
+        self.close_gates();
         self.state.set_status(RunStatus::Running);
         let first = self.workflow.order[0];
         self.enter(first, None);
@@ -251,24 +270,29 @@ impl Run<'_> {
         guards: Vec<String>,
     ) {
         let step = self.workflow.step(id);
+        let (status, reason) = match self.said.take() {
+            Some(said) => said.before(reason),
+            None => (status.to_owned(), reason.to_owned()),
+        };
         self.effects.push(Effect::Checkpoint(Checkpoint {
             phase: step.phase.clone(),
             step: step.name.value.clone(),
-            status: status.to_owned(),
+            status,
             next: target.to_owned(),
-            reason: reason.to_owned(),
+            reason,
             guards,
         }));
     }
 
     fn block(&mut self, block: Block) {
         self.state.blocks.push(block);
-        let reasons: Vec<_> = self
-            .state
-            .blocks
-            .iter()
-            .map(|b| b.reason.as_str())
-            .collect();
+        self.say_blocked();
+    }
+
+    /// Blocked, for every reason that there is.
+    fn say_blocked(&mut self) {
+        let blocks = self.state.blocks.iter();
+        let reasons: Vec<_> = blocks.map(|block| block.reason.as_str()).collect();
         self.state.governance.blocked_reason = Some(reasons.join("; "));
         self.state.set_status(RunStatus::Blocked);
         self.halted = true;
@@ -283,6 +307,8 @@ impl Run<'_> {
     }
 
     fn end(&mut self, status: RunStatus) {
+        let questions = self.state.pending.iter().filter(|p| p.asks.is_some());
+        self.effects.extend(questions.cloned().map(Effect::Unasked));
         end(&mut self.state, self.at, status);
         self.effects.push(Effect::Ended(status));
     }
@@ -323,6 +349,7 @@ impl Run<'_> {
                         Stage::Next
                     },
                     reason,
+                    task: None,
                 });
             }
             Target::Stop => {

@@ -11,6 +11,10 @@ impl Run<'_> {
         if blocks.is_empty() {
             return illegal("nothing says where the run is blocked");
         }
+        // What a person has been asked waits for the answer.
+        let (asked, blocks): (Vec<_>, Vec<_>) =
+            blocks.into_iter().partition(|block| block.task.is_some());
+        self.state.blocks = asked;
         let ids = blocks
             .iter()
             .map(|block| self.id(&block.step))
@@ -35,6 +39,13 @@ impl Run<'_> {
             // What it waits for is pending, as it was.
             (Stage::Task, _) => {}
             (Stage::Requires, _) => self.drop_task(id, item),
+            // Rejected: done again, or only asked about again.
+            (Stage::Approval, Some(_)) if !again && self.is_approved_afterwards(id) => {
+                self.ask_for_approval(id, item);
+            }
+            (Stage::Approval, _) => self.drop_task(id, item),
+            // The conditions of a gate alone come before the question.
+            (Stage::Ensures, _) if self.is_gate(id) => self.drop_task(id, item),
             (Stage::Limit, _) => self.enter(id, item),
             (Stage::Ensures, Some(result)) if again && !self.ensured(id, item, &result) => {
                 self.drop_task(id, item);

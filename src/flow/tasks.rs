@@ -13,6 +13,9 @@ impl Run<'_> {
             return illegal(format!("`{task}` is not pending"));
         };
         let pending = &mut self.state.pending[place];
+        if pending.asks.is_some() {
+            return illegal(format!("`{task}` waits for a person's answer"));
+        }
         if attempt != pending.attempts + 1 {
             return illegal(format!(
                 "attempt {attempt} at `{task}` follows attempt {}",
@@ -43,6 +46,8 @@ impl Run<'_> {
     pub(super) fn remove_pending(&mut self, task: &str) {
         if let Some(place) = self.state.place_of(task) {
             self.state.pending.remove(place);
+            let blocks = &mut self.state.blocks;
+            blocks.retain(|block| block.task.as_deref() != Some(task));
         }
     }
 }

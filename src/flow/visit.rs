@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::people::HUMAN;
 use super::{Illegal, Run, number};
 use crate::error::{Fault, Kind};
 use crate::expr::Expr;
@@ -51,6 +52,7 @@ impl Run<'_> {
                 item,
                 stage: Stage::Limit,
                 reason,
+                task: None,
             }),
             Target::Fail => self.fail(Fault::new(Kind::LimitExceeded, reason)),
             other => self.go(id, item, other, &reason),
@@ -71,20 +73,25 @@ impl Run<'_> {
 
     /// Puts a step on the list of what is to be done.
     pub(super) fn drop_task(&mut self, id: StepId, item: Option<usize>) {
-        let step = self.workflow.step(id);
-        let name = step.name.value.clone();
+        let agent = self.workflow.step(id).inbox().to_owned();
+        let pending = self.next_task(id, item, agent);
+        self.state.pending.push(pending);
+    }
+
+    /// The next task in the order of their numbers.
+    pub(super) fn next_task(&mut self, id: StepId, item: Option<usize>, agent: String) -> Pending {
+        let step = self.workflow.step(id).name.value.clone();
         self.state.tasks += 1;
-        let visit = self.visit(item, id);
-        let task = format!("{}.{:04}-{name}", self.state.run_id, self.state.tasks);
-        self.state.pending.push(Pending {
-            task,
-            agent: step.inbox().to_owned(),
-            step: name,
+        Pending {
+            task: format!("{}.{:04}-{step}", self.state.run_id, self.state.tasks),
+            agent,
+            visit: self.visit(item, id),
+            step,
             item,
-            visit,
             attempts: 0,
             since: None,
-        });
+            asks: None,
+        }
     }
 
     /// An attempt begins: whether it is needed, whether it may, and then what it does.
@@ -172,6 +179,9 @@ impl Run<'_> {
     }
 
     fn begin_work(&mut self, id: StepId, pending: Pending) {
+        if pending.agent == HUMAN {
+            return self.put_question(id, &pending);
+        }
         match &self.workflow.step(id).work {
             Work::Parallel(_) => {
                 self.remove_pending(&pending.task);

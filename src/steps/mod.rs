@@ -10,9 +10,9 @@ mod outputs;
 pub mod paths;
 pub mod prepare;
 mod prompt;
+pub mod question;
 pub mod result;
 mod run;
-mod unsupported;
 mod wildcard;
 
 #[cfg(test)]
@@ -20,4 +20,3 @@ mod tests;
 
 pub use prepare::{Ready, Scene, Waiting, output_file, prepare, schema};
 pub use result::{Outcome, invalid, retryable, step_result, wait_result};
-pub use unsupported::unsupported;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{document, outputs::Artifacts, paths, prompt, run, unsupported};
+use super::{document, outputs::Artifacts, paths, prompt, run};
 use crate::actions::Act;
 use crate::engine::Plan;
 use crate::error::{Fault, Kind, Result};
@@ -84,7 +84,6 @@ pub struct Waiting {
 /// Whatever is invalid before a process runs.
 pub fn prepare(scene: &Scene<'_>) -> Result<Ready> {
     let view = View::new(scene);
-    unsupported::refuse(view.step)?;
     // Both are used only afterwards, but nothing may run for an answer that cannot be taken.
     schema(scene)?;
     output_file(scene)?;
@@ -222,7 +221,7 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn new(scene: &'a Scene<'a>) -> Self {
+    pub(super) fn new(scene: &'a Scene<'a>) -> Self {
         let Scene {
             workflow, state, ..
         } = *scene;

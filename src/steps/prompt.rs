@@ -8,7 +8,7 @@ use super::{globs, paths};
 use crate::error::{Fault, Kind, Result};
 use crate::inject::{self, Found};
 use crate::safety::Meta;
-use crate::workflow::model::{AgentWork, Inject, InjectMode, Position, Text};
+use crate::workflow::model::{AgentWork, Human, Inject, InjectMode, Position, Text};
 
 /// The paths that a step depends on, relative to the root; all of the required ones are there.
 ///
@@ -32,7 +32,7 @@ pub(super) fn dependencies(view: &View<'_>) -> Result<Vec<String>> {
     Ok(all)
 }
 
-fn matched(view: &View<'_>, text: &Text) -> Result<(String, Vec<String>)> {
+pub(super) fn matched(view: &View<'_>, text: &Text) -> Result<(String, Vec<String>)> {
     let root = &view.scene.root.path;
     let glob = view.fill(text)?;
     paths::relative(root, &glob)?;
@@ -40,27 +40,54 @@ fn matched(view: &View<'_>, text: &Text) -> Result<(String, Vec<String>)> {
         Ok(found) => Ok((glob, found)),
         Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => Err(Fault::new(
             Kind::WorkflowValidationError,
-            format!("`depends_on`: {e}"),
+            format!("`{glob}`: {e}"),
         )),
         Err(e) => Err(Fault::io("look for", glob, &e)),
     }
 }
 
+/// What a step says itself.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'w> {
+    /// A file that comes first.
+    pub input_file: Option<&'w Text>,
+    /// A text.
+    pub prompt: Option<&'w Text>,
+}
+
+impl<'w> From<&'w AgentWork> for Words<'w> {
+    fn from(work: &'w AgentWork) -> Self {
+        Words {
+            input_file: work.input_file.as_ref(),
+            prompt: work.prompt.as_ref(),
+        }
+    }
+}
+
+impl<'w> From<&'w Human> for Words<'w> {
+    fn from(human: &'w Human) -> Self {
+        Words {
+            input_file: human.input_file.as_ref(),
+            prompt: human.prompt.as_ref(),
+        }
+    }
+}
+
 /// The whole prompt. `in_root` says whether the agent works in the root, so that paths from there
 /// mean something to it.
-pub(super) fn compose(view: &View<'_>, work: &AgentWork, in_root: bool) -> Result<String> {
-    let mut prompt = match &work.input_file {
+pub(super) fn compose(view: &View<'_>, words: Words<'_>, in_root: bool) -> Result<String> {
+    let mut prompt = match words.input_file {
         Some(path) => view.spec_or_file(&view.fill(path)?)?,
         None => String::new(),
     };
-    if let Some(text) = &work.prompt {
+    if let Some(text) = words.prompt {
         add(&mut prompt, &view.fill_prompt(text)?);
     }
     let files = dependencies(view)?;
     if let Some(how) = &view.step.depends_on.inject {
         let found = files
             .into_iter()
-            .map(|path| found(view, path, how, in_root))
+            .map(|path| found(view, path, how.mode, in_root))
             .collect::<Result<Vec<_>>>()?;
         prompt = inject::inject(&prompt, found, &described(how));
     }
@@ -93,7 +120,12 @@ fn described(how: &Inject) -> inject::Inject {
     }
 }
 
-fn found(view: &View<'_>, path: String, how: &Inject, in_root: bool) -> Result<Found> {
+pub(super) fn found(
+    view: &View<'_>,
+    path: String,
+    mode: InjectMode,
+    in_root: bool,
+) -> Result<Found> {
     let root = view.scene.root;
     let shown = match in_root {
         true => path.clone(),
@@ -105,7 +137,7 @@ fn found(view: &View<'_>, path: String, how: &Inject, in_root: bool) -> Result<F
         start: Vec::new(),
     };
     let whole = root.path.join(&path);
-    if how.mode == InjectMode::Content && !whole.is_dir() {
+    if mode == InjectMode::Content && !whole.is_dir() {
         let unread = |e: std::io::Error| Fault::io("read", &whole, &e);
         let file = paths::file(root, &path)?;
         found.total = Meta::of_file(&file).map_err(unread)?.size;

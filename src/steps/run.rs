@@ -34,7 +34,7 @@ pub(super) fn agent(view: &View<'_>, work: &AgentWork) -> Result<Plan> {
         .registry
         .step_setup(&work.who, &scene.workflow.providers)?;
     if matches!(setup.provider, Provider::Human) {
-        let message = "not supported yet by this version: the provider `human`";
+        let message = "a person does this: it has no process";
         return Err(Fault::new(Kind::WorkflowValidationError, message));
     }
     let dir = home(view, &setup.agent)?;
@@ -45,7 +45,7 @@ pub(super) fn agent(view: &View<'_>, work: &AgentWork) -> Result<Plan> {
         params,
         ..header(view)
     };
-    let prompt = prompt::compose(view, work, dir.is_none())?;
+    let prompt = prompt::compose(view, work.into(), dir.is_none())?;
     let invocation = match &setup.provider {
         Provider::Process(config) => Some(called(view, work, &setup, config, &header, &prompt)?),
         _ => None,

@@ -14,6 +14,7 @@
 //! - `folders`: folders that are missing, removed, read-only, elsewhere or full
 //! - `hygiene`: nothing that is printed acts on a terminal, no line of JSON is broken
 //! - `machines`: the shipped workflows, with every rule of theirs as a case
+//! - `people`: approvals, questions, follow-ups and singletons, by command and by `mv`
 //! - `power`: power cuts at every point, on a file system of their own (root only)
 //! - `process`: the process room seen from outside: the guard, descriptors, signals
 //! - `providers`: the real programs, played by scripts: answers, refusals, flags, prompts
@@ -44,6 +45,7 @@ mod folders;
 mod harness;
 mod hygiene;
 mod machines;
+mod people;
 mod power;
 mod process;
 mod props;

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::error::{Fault, Kind};
-use crate::flow::{Illegal, Moment, nothing, step, wanted, wanted_on_resume};
-use crate::state::{Changes, Effect, Event, Facts, Pending, RunState, StepResult, StepStatus};
+use crate::flow::{Illegal, Moment, nothing, step, wanted, wanted_on_answer, wanted_on_resume};
+use crate::state::{
+    Changes, Effect, Event, Facts, Pending, RunState, StepResult, StepStatus, Verdict,
+};
 use crate::workflow::Workflow;
 use crate::workflow::tests::support::{Disk, Words};
 
@@ -100,6 +102,31 @@ impl Player {
             task: pending.task.clone(),
             result: Box::new(result),
             changes,
+            facts,
+        })
+    }
+
+    pub fn ask(&mut self, pending: &Pending) -> Result<Vec<Effect>, Illegal> {
+        let facts = self.facts(pending, Moment::Entering);
+        let task = pending.task.clone();
+        self.apply(Event::Asked { task, facts })
+    }
+
+    pub fn answer(&mut self, pending: &Pending, verdict: Verdict) -> Result<Vec<Effect>, Illegal> {
+        let reply = match &verdict {
+            Verdict::Replied { result } => Some(&**result),
+            _ => None,
+        };
+        let facts = self.look(wanted_on_answer(
+            &self.workflow,
+            &self.state,
+            pending,
+            reply,
+        ));
+        self.apply(Event::Answered {
+            task: pending.task.clone(),
+            verdict,
+            by: "ana".to_owned(),
             facts,
         })
     }

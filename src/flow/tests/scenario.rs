@@ -1,8 +1,10 @@
 //! Plays `tests/fixtures/flow/*.yaml`: a workflow, and what each event must bring about.
 //!
 //! `do` is `create`, `enter A`, `finish A`, `retry A`, `resume`, `cancel`, `stop`, `intrude`, `correct`
-//! or `reset`; `A[0]` is the step of an item. `changes` are those of a `finish`, `set` of a `correct`. `pass A` and `fail A` are an `enter` that runs just that, and a `finish`.
-//! `run`, `says`, `locks` and `ended` are all the effects; `pending` is the whole list; `see` are values of the
+//! or `reset`; `A[0]` is the step of an item. `changes` are those of a `finish`, `set` of a `correct`.
+//! People: `ask A`, `approve A`, `reject A`, `reply A`, `reopen`. `pass A` and `fail A` are an `enter`
+//! that runs just that, and a `finish`.
+//! `run`, `says`, `locks`, `unasked` and `ended` are all the effects; `pending` is the whole list; `see` are values of the
 //! state by JSON pointer, where null is also what is not there.
 
 use std::collections::BTreeMap;
@@ -13,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::player::{Player, label, result, workflow};
 use crate::error::{Fault, Kind};
 use crate::flow::Illegal;
-use crate::state::{Changes, Effect, Event, Pending, StepResult};
+use crate::state::{Changes, Effect, Event, Pending, StepResult, Verdict};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,6 +40,8 @@ struct Line {
     lines: Option<Vec<String>>,
     json: Option<Value>,
     attempt: Option<u32>,
+    /// What a person says.
+    note: Option<String>,
     #[serde(default)]
     changes: Changes,
     #[serde(default)]
@@ -51,6 +55,8 @@ struct Line {
     says: Vec<String>,
     guards: Option<Vec<String>>,
     ended: Option<String>,
+    #[serde(default)]
+    unasked: Vec<String>,
     pending: Option<Vec<String>>,
     #[serde(default)]
     see: BTreeMap<String, Value>,
@@ -120,6 +126,27 @@ fn perform(
         "finish" => player.finish_with(&pending, ended(line, &pending, 0), line.changes.clone()),
         "pass" => through(player, line, &pending, 0),
         "fail" => through(player, line, &pending, 1),
+        "ask" => player.ask(&pending),
+        "approve" => player.answer(
+            &pending,
+            Verdict::Approved {
+                note: line.note.clone(),
+            },
+        ),
+        "reject" => player.answer(
+            &pending,
+            Verdict::Rejected {
+                note: line.note.clone(),
+            },
+        ),
+        "reply" => {
+            let result = Box::new(ended(line, &pending, 0));
+            player.answer(&pending, Verdict::Replied { result })
+        }
+        "reopen" => player.apply(Event::Reopened {
+            reply: line.note.clone().unwrap_or_default(),
+            by: "ana".to_owned(),
+        }),
         "resume" => player.resume(),
         "cancel" => player.apply(Event::Cancelled),
         "stop" => player.apply(Event::Stopped {
@@ -155,6 +182,7 @@ fn find(player: &Player, who: &str, attempt: Option<u32>) -> Pending {
         visit: 1,
         attempts: 0,
         since: None,
+        asks: None,
     });
     pending.attempts = attempt.unwrap_or(pending.attempts);
     pending
@@ -206,8 +234,8 @@ fn compare(player: &Player, line: &Line, outcome: Result<Vec<Effect>, Illegal>) 
 
 fn compare_effects(line: &Line, effects: &[Effect], faults: &mut Vec<String>) {
     let (mut run, mut says, mut ended) = (Vec::new(), Vec::new(), Vec::new());
-    let mut guards = Vec::new();
     let mut locks = BTreeMap::new();
+    let (mut guards, mut unasked) = (Vec::new(), Vec::new());
     for effect in effects {
         match effect {
             Effect::Run(pending) => run.push(label(pending)),
@@ -219,11 +247,13 @@ fn compare_effects(line: &Line, effects: &[Effect], faults: &mut Vec<String>) {
                 locks.insert(name, text);
             }
             Effect::Ended(status) => ended.push(status.as_str()),
+            Effect::Unasked(pending) => unasked.push(label(pending)),
         }
     }
     differ("run", &json!(line.run), &json!(run), faults);
     differ("says", &json!(line.says), &json!(says), faults);
     differ("locks", &json!(line.locks), &json!(locks), faults);
+    differ("unasked", &json!(line.unasked), &json!(unasked), faults);
     differ(
         "ended",
         &json!(line.ended.iter().collect::<Vec<_>>()),

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::bed::{bed, bed_with};
 use crate::error::Kind;
 use crate::provider::invocation::StdinPlan;
-use crate::steps::{Ready, Waiting, unsupported};
+use crate::steps::{Ready, Waiting};
 
 #[test]
 fn a_command_has_no_shell_and_a_list_spreads() {
@@ -163,22 +163,4 @@ fn files_are_waited_for() {
     }
     bed.state.variables["context"] = json!({"g": "../../../../x"});
     bed.refused("a", Kind::SafetyViolation, "`..`");
-}
-
-#[test]
-fn what_cannot_be_done_yet_is_listed_and_refused() {
-    let bed = bed(concat!(
-        "{name: fine, command: [x]}\n",
-        "{name: h, agent: human, prompt: ok}\n",
-        "{name: g, approval: gate}"
-    ));
-    let all = unsupported(&bed.workflow).join("\n");
-    for part in ["`h`: `agent: human`", "`g`: `approval`"] {
-        assert!(all.contains(part), "{all}");
-    }
-    assert_eq!(all.lines().count(), 2, "{all}");
-    for step in ["h", "g"] {
-        bed.refused(step, Kind::WorkflowValidationError, "not supported yet");
-    }
-    bed.plan("fine");
 }
