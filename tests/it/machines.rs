@@ -7,6 +7,7 @@ mod build;
 mod feature;
 mod four_pass;
 mod lifecycle;
+mod random;
 
 use std::path::Path;
 

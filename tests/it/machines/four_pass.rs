@@ -1,5 +1,7 @@
 //! `specs/four-pass.yaml`: every rule of it as a case.
 
+mod chance;
+
 use super::Stage;
 
 #[test]

@@ -1,0 +1,554 @@
+//! Runs of a shipped workflow in the hands of chance: no file and no process, so that thousands of
+//! them take seconds.
+//!
+//! [`Ground::drive`] does to `flow::step` what the engine and people do: it enters what is pending,
+//! crashes and enters it again, reads what was printed as the step says, schema and scope of updates
+//! included, and answers for a person. A [`Play`] says what is printed, which files are there, what
+//! people do, and what must hold after each event. What holds for every workflow is checked here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use orch::error::{Fault, Kind};
+use orch::flow::document::{document, outside, told};
+use orch::flow::{Illegal, Moment, nothing, step, wanted, wanted_on_resume};
+use orch::output::{self, Mode, OnBadJson};
+use orch::schema_check::Schema;
+use orch::specs::{Files, Pinned};
+use orch::state::{
+    Changes, Effect, Event, Facts, Pending, RunState, RunStatus, StepResult, StepStatus,
+};
+use orch::workflow::model::{Capture, Step};
+use orch::workflow::{Cel, Work, Workflow, check};
+use serde_json::{Map, Value, json};
+
+/// How often a person comes back to a run, at most.
+const PATIENCE: usize = 6;
+/// How often a crash ends an attempt at the same task, at most.
+const CRASHES: u32 = 3;
+
+/// Numbers from a seed: the same on every machine.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % sides
+    }
+
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.roll(100) < percent
+    }
+
+    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[usize::try_from(self.roll(all.len() as u64)).unwrap()]
+    }
+}
+
+/// How the work of a step went.
+#[derive(Debug, Clone, Default)]
+pub struct Done {
+    /// What the process printed.
+    pub text: String,
+    /// As it said.
+    pub exit_code: i32,
+    /// Why it failed, where that is not the exit code: a timeout, a write out of its scope.
+    pub error: Option<Fault>,
+    /// What it did to the document.
+    pub changes: Changes,
+}
+
+impl Done {
+    pub fn prints(text: impl Into<String>) -> Done {
+        Done {
+            text: text.into(),
+            ..Done::default()
+        }
+    }
+
+    pub fn json(document: &Value) -> Done {
+        Done::prints(document.to_string())
+    }
+
+    pub fn exits(exit_code: i32) -> Done {
+        Done {
+            exit_code,
+            ..Done::default()
+        }
+    }
+
+    pub fn fails(kind: Kind, exit_code: i32) -> Done {
+        Done {
+            exit_code,
+            error: Some(Fault::new(kind, "it went wrong")),
+            ..Done::default()
+        }
+    }
+}
+
+/// What a person does with a run that waits for one.
+#[derive(Debug, Clone)]
+pub enum Person {
+    Resumes,
+    Corrects(Map<String, Value>),
+    Cancels,
+    Resets,
+    /// Never comes back.
+    Leaves,
+}
+
+/// The other side of a run.
+pub trait Play {
+    /// What comes of a step whose work has begun. Of one in a loop, `pending.item` is the item.
+    fn work(&mut self, step: &Step, pending: &Pending, state: &RunState, dice: &mut Dice) -> Done;
+
+    /// Whether a glob matches something at this moment.
+    fn exists(&mut self, _glob: &str, _state: &RunState, dice: &mut Dice) -> bool {
+        dice.chance(80)
+    }
+
+    /// What a person does with a blocked run.
+    fn person(&mut self, _state: &RunState, dice: &mut Dice) -> Person {
+        match dice.roll(10) {
+            0 => Person::Cancels,
+            1 => Person::Resets,
+            2 => Person::Leaves,
+            _ => Person::Resumes,
+        }
+    }
+
+    /// What must hold after an event.
+    fn check(&mut self, before: &RunState, now: &RunState, event: &Event, effects: &[Effect]);
+}
+
+/// A shipped workflow with what lies beside it.
+pub struct Ground {
+    pub workflow: Workflow,
+    /// A run makes at most so many transitions, say `orch check` and its own ceiling.
+    pub proven: u64,
+    schemas: BTreeMap<String, Schema>,
+}
+
+impl Ground {
+    pub fn shipped(name: &str) -> Ground {
+        Ground::changed(name, str::to_owned)
+    }
+
+    /// The workflow with a change to its text: what a test must notice.
+    pub fn changed(name: &str, change: impl Fn(&str) -> String) -> Ground {
+        let all = orch::shipped::WORKFLOWS.iter().chain(orch::shipped::PARTS);
+        let mut files: Files = all
+            .map(|(path, text)| (format!("specs/{path}"), text.as_bytes().to_vec()))
+            .collect();
+        files.insert("specs/orch.yaml".to_owned(), b"provider: echo\n".to_vec());
+        let path = format!("specs/{name}.yaml");
+        let text = change(std::str::from_utf8(&files[&path]).unwrap());
+        let checked = check(&path, &text, &Pinned::new(files.clone()).unwrap(), &Cel);
+        let report = checked.report.render();
+        let workflow = checked.workflow.unwrap_or_else(|| panic!("{report}"));
+        let schema = |step: &Step| {
+            let text = &files[&step.output_schema.as_ref()?.value];
+            let schema = Schema::compile(&serde_json::from_slice(text).unwrap()).unwrap();
+            Some((step.name.value.clone(), schema))
+        };
+        Ground {
+            schemas: workflow.steps.iter().filter_map(schema).collect(),
+            proven: checked
+                .report
+                .proven
+                .expect("a shipped workflow ends")
+                .min(workflow.max_transitions),
+            workflow,
+        }
+    }
+
+    /// One run: to its end, or until nobody is there who could move it on.
+    pub fn drive(&self, seed: u64, given: Map<String, Value>, play: &mut dyn Play) -> RunState {
+        let mut run = Run {
+            ground: self,
+            play,
+            dice: Dice(seed),
+            state: nothing(),
+            log: Vec::new(),
+            seen: BTreeSet::new(),
+            resumed: false,
+        };
+        run.create(given);
+        run.to_the_end();
+        if seed.is_multiple_of(16) {
+            assert_eq!(run.replay(), run.state, "replayed");
+        }
+        run.state
+    }
+
+    /// Many runs; the seed of one that breaks a promise is told.
+    pub fn drive_many<P: Play>(
+        &self,
+        seeds: std::ops::Range<u64>,
+        mut play: impl FnMut(u64) -> (Map<String, Value>, P),
+    ) -> BTreeMap<&'static str, usize> {
+        let mut ends = BTreeMap::new();
+        for seed in seeds {
+            let (given, mut play) = play(seed);
+            let run = std::panic::AssertUnwindSafe(|| self.drive(seed, given, &mut play));
+            let ended = std::panic::catch_unwind(run);
+            let ended = ended.unwrap_or_else(|_| panic!("with seed {seed}"));
+            *ends.entry(ended.status.as_str()).or_insert(0) += 1;
+        }
+        ends
+    }
+}
+
+struct Run<'r> {
+    ground: &'r Ground,
+    play: &'r mut dyn Play,
+    dice: Dice,
+    state: RunState,
+    log: Vec<(String, Event)>,
+    /// Every task that there ever was.
+    seen: BTreeSet<String>,
+    /// A resume may take a transition anew.
+    resumed: bool,
+}
+
+impl Run<'_> {
+    fn create(&mut self, given: Map<String, Value>) {
+        let mut context = self.ground.workflow.context.clone();
+        let mut variables = Map::new();
+        variables.insert("request".to_owned(), json!("do it"));
+        for (name, value) in given {
+            match (name.as_str(), value) {
+                ("context", Value::Object(own)) => context.extend(own),
+                (_, value) => drop(variables.insert(name, value)),
+            }
+        }
+        variables.insert("context".to_owned(), Value::Object(context));
+        let run = json!({"id": "r-1", "root": "/r", "files": "/r/workspace/r-1/files", "timestamp_utc": "20260101T000000Z"});
+        variables.insert("run".to_owned(), run);
+        self.happens(Event::Created {
+            run_id: "r-1".to_owned(),
+            workflow_name: self.ground.workflow.name.value.clone(),
+            workflow_sha256: "0".repeat(64),
+            variables,
+        });
+    }
+
+    fn to_the_end(&mut self) {
+        let mut patience = PATIENCE;
+        // Each transition has at most so many attempts, each of them two events.
+        let most = (self.ground.proven + 8) * 8 * self.ground.workflow.steps.len() as u64;
+        let mut events = 0;
+        while !self.state.status.is_final() {
+            events += 1;
+            assert!(events < most, "it goes on and on: {:?}", self.log.last());
+            if self.dice.chance(5) {
+                self.what_must_be_refused();
+            }
+            if let Some(pending) = self.workable() {
+                self.work(&pending);
+                continue;
+            }
+            assert_eq!(
+                self.state.status,
+                RunStatus::Blocked,
+                "nothing is to be done"
+            );
+            events = 0;
+            if patience == 0 || !self.person() {
+                break;
+            }
+            patience -= 1;
+        }
+        self.what_must_be_refused();
+    }
+
+    /// What the engine could work on: of a blocked run only what had begun.
+    fn workable(&mut self) -> Option<Pending> {
+        let blocked = self.state.status == RunStatus::Blocked;
+        let open: Vec<Pending> = self.state.pending.iter().cloned().collect();
+        let open: Vec<Pending> = open
+            .into_iter()
+            .filter(|pending| !blocked || pending.attempts > 0)
+            .collect();
+        (!open.is_empty()).then(|| self.dice.pick(&open).clone())
+    }
+
+    fn work(&mut self, pending: &Pending) {
+        let crashes = pending.attempts < CRASHES && self.dice.chance(10);
+        let running = self.state.status == RunStatus::Running;
+        if pending.attempts == 0 || running && crashes {
+            let facts = self.facts(pending, Moment::Entering);
+            return self.happens(Event::Entered {
+                task: pending.task.clone(),
+                attempt: pending.attempts + 1,
+                facts,
+            });
+        }
+        let id = self.ground.workflow.find(&pending.step).unwrap();
+        let work = self.ground.workflow.step(id);
+        let done = self.play.work(work, pending, &self.state, &mut self.dice);
+        let (result, changes) = self.result(work, pending, done);
+        let again = work.retries.is_some() && result.status == StepStatus::Failed;
+        if again && running && pending.attempts < 5 && self.dice.chance(70) {
+            return self.happens(Event::Retried {
+                task: pending.task.clone(),
+                attempt: pending.attempts + 1,
+            });
+        }
+        let facts = self.facts(pending, Moment::Finishing(&result));
+        self.happens(Event::Finished {
+            task: pending.task.clone(),
+            result: Box::new(result),
+            changes,
+            facts,
+        });
+    }
+
+    /// What was printed, read as the step says.
+    fn result(&self, work: &Step, pending: &Pending, done: Done) -> (StepResult, Changes) {
+        let mode = match work.capture {
+            Capture::Text => Mode::Text,
+            Capture::Lines => Mode::Lines,
+            Capture::Json => Mode::Json,
+        };
+        let on_bad = match work.allow_parse_error {
+            true => OnBadJson::KeepText,
+            false => OnBadJson::Fail,
+        };
+        let schema = self.ground.schemas.get(&work.name.value);
+        let captured = output::capture(mode, done.text.as_bytes(), on_bad, schema);
+        let well = done.exit_code == 0 && done.error.is_none();
+        let mut result = plain_result(pending, captured.exit_code(done.exit_code));
+        result.error = done.error.or(result.error);
+        if well {
+            result.error = captured.fault.or(result.error);
+        } else if result.exit_code == 0 {
+            result.exit_code = 1;
+        }
+        let well = result.exit_code == 0;
+        if !well {
+            result.status = StepStatus::Failed;
+        }
+        result.output = captured.output;
+        result.lines = captured.lines;
+        result.json_data = captured.json_data;
+        result.json_parse_error = captured.json_parse_error;
+        // What orch itself puts into the document is its own.
+        if matches!(work.work, Work::Action(_)) {
+            return (
+                result,
+                if well {
+                    done.changes
+                } else {
+                    Changes::default()
+                },
+            );
+        }
+        let mut changes = done.changes;
+        if changes.is_empty()
+            && let Some(json) = &result.json_data
+        {
+            changes = told(&document(&self.state), json, &work.updates);
+        }
+        if let Some(fault) = outside(&work.name.value, &changes, &work.updates) {
+            result.status = StepStatus::Failed;
+            result.exit_code = 2;
+            result.error = Some(fault);
+        }
+        let taken = result.status == StepStatus::Succeeded;
+        (result, if taken { changes } else { Changes::default() })
+    }
+
+    /// Whether somebody did something.
+    fn person(&mut self) -> bool {
+        match self.play.person(&self.state, &mut self.dice) {
+            Person::Leaves => return false,
+            Person::Cancels => self.happens(Event::Cancelled),
+            Person::Resets => self.happens(Event::Reset),
+            Person::Corrects(set) => {
+                let note = "as agreed".to_owned();
+                // What a person may not set is refused, and nothing happened.
+                if self.apply(Event::Corrected { set, note }).is_err() {
+                    return true;
+                }
+                self.resume();
+            }
+            Person::Resumes => self.resume(),
+        }
+        true
+    }
+
+    fn resume(&mut self) {
+        self.resumed = true;
+        let globs = wanted_on_resume(&self.ground.workflow, &self.state);
+        let facts = self.look(globs);
+        self.happens(Event::Resumed { facts });
+    }
+
+    fn facts(&mut self, pending: &Pending, moment: Moment<'_>) -> Facts {
+        let workflow = &self.ground.workflow;
+        let id = workflow.find(&pending.step).unwrap();
+        self.look(wanted(workflow, &self.state, id, pending.item, moment))
+    }
+
+    fn look(&mut self, globs: BTreeSet<String>) -> Facts {
+        let mut facts = Facts::default();
+        for glob in globs {
+            let found = self.play.exists(&glob, &self.state, &mut self.dice);
+            facts.exists.insert(glob, found);
+        }
+        facts
+    }
+
+    fn happens(&mut self, event: Event) {
+        let shown = format!("{event:?}");
+        self.apply(event)
+            .unwrap_or_else(|why| panic!("{why}: {shown}"));
+    }
+
+    fn apply(&mut self, event: Event) -> Result<(), Illegal> {
+        let at = format!("2026-01-01T00:00:{:02}Z", self.log.len() % 60);
+        let (now, effects) = step(&self.ground.workflow, self.state.clone(), &at, &event)?;
+        let before = std::mem::replace(&mut self.state, now);
+        if matches!(event, Event::Reset) {
+            self.resumed = false;
+        }
+        self.always(&before, &event, &effects);
+        self.play.check(&before, &self.state, &event, &effects);
+        self.log.push((at, event));
+        Ok(())
+    }
+
+    /// What holds for every workflow.
+    fn always(&mut self, before: &RunState, event: &Event, effects: &[Effect]) {
+        let now = &self.state;
+        assert_eq!(now.seq, before.seq + 1);
+        assert_eq!(now.metadata.status, now.status.governed());
+        let blocked = now.status == RunStatus::Blocked;
+        assert_eq!(
+            blocked,
+            now.governance.blocked_reason.is_some(),
+            "{event:?}"
+        );
+        assert!(!blocked || !now.blocks.is_empty(), "{event:?}");
+        if now.status.is_final() {
+            assert!(
+                now.pending.is_empty() && now.end_timestamp.is_some(),
+                "{event:?}"
+            );
+        } else {
+            assert!(blocked || !now.pending.is_empty(), "{event:?}");
+        }
+        let ends = effects.iter().filter(|e| matches!(e, Effect::Ended(_)));
+        assert!(ends.count() <= 1, "{effects:?}");
+        if !matches!(event, Event::Reset) {
+            for (name, locked) in &before.snapshots {
+                assert_eq!(now.snapshots.get(name), Some(locked), "{name}");
+            }
+        }
+        if !self.resumed {
+            // The one too many fails it.
+            let over = u64::from(now.status == RunStatus::Failed);
+            let most = self.ground.proven + over;
+            assert!(now.transitions <= most, "{} transitions", now.transitions);
+        }
+        let before: BTreeSet<&str> = before.pending.iter().map(|p| p.task.as_str()).collect();
+        for pending in &now.pending {
+            let new = !before.contains(pending.task.as_str());
+            assert!(
+                !new || self.seen.insert(pending.task.clone()),
+                "{} came back",
+                pending.task
+            );
+        }
+    }
+
+    /// Events that fit no state, or not this one.
+    fn what_must_be_refused(&mut self) {
+        let forged = Pending {
+            task: format!(
+                "r-1.{:04}-{}",
+                self.state.tasks + 1,
+                self.ground.workflow.steps[0].name.value
+            ),
+            ..some_pending()
+        };
+        let gone = self
+            .seen
+            .iter()
+            .find(|task| self.state.pending(task).is_none());
+        let gone = gone.map(|task| Pending {
+            task: task.clone(),
+            ..some_pending()
+        });
+        let mut events: Vec<Event> = [Some(forged), gone]
+            .into_iter()
+            .flatten()
+            .map(|p| finished(&p, 1))
+            .collect();
+        for pending in &self.state.pending {
+            events.push(finished(pending, pending.attempts + 1));
+            events.push(Event::Entered {
+                task: pending.task.clone(),
+                attempt: pending.attempts,
+                facts: Facts::default(),
+            });
+        }
+        if self.state.status != RunStatus::Blocked {
+            events.push(Event::Resumed {
+                facts: Facts::default(),
+            });
+            let (set, note) = (Map::new(), "a note".to_owned());
+            events.push(Event::Corrected { set, note });
+        }
+        if self.state.status.is_final() {
+            let fault = Fault::new(Kind::SafetyViolation, "late");
+            events.extend([Event::Cancelled, Event::Stopped { fault }]);
+        }
+        for event in events {
+            let refused = step(&self.ground.workflow, self.state.clone(), "now", &event).is_err();
+            assert!(refused, "{event:?} in {:?}", self.state.status);
+        }
+    }
+
+    /// The log, played again from states that went through JSON.
+    fn replay(&self) -> RunState {
+        let mut state = nothing();
+        for (at, event) in &self.log {
+            let event = serde_json::from_value(json!(event)).unwrap();
+            state = step(&self.ground.workflow, state, at, &event).unwrap().0;
+            state = serde_json::from_value(json!(state)).unwrap();
+        }
+        state
+    }
+}
+
+fn some_pending() -> Pending {
+    serde_json::from_value(json!({"task": "", "agent": "shell", "step": "", "visit": 1})).unwrap()
+}
+
+fn finished(pending: &Pending, attempt: u32) -> Event {
+    let mut result = plain_result(pending, 0);
+    result.attempt = attempt;
+    Event::Finished {
+        task: pending.task.clone(),
+        result: Box::new(result),
+        changes: Changes::default(),
+        facts: Facts::default(),
+    }
+}
+
+fn plain_result(pending: &Pending, exit_code: i32) -> StepResult {
+    let failed = exit_code != 0;
+    serde_json::from_value(json!({
+        "step_name": pending.step,
+        "status": if failed { "failed" } else { "succeeded" },
+        "exit_code": exit_code,
+        "start_time": "2026-01-01T00:00:00Z", "end_time": "2026-01-01T00:00:01Z", "duration": 1.0,
+        "error": failed.then(|| Fault::new(Kind::StepFailed, "boom")),
+        "attempt": pending.attempts, "visit": pending.visit,
+    }))
+    .unwrap()
+}
