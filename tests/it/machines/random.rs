@@ -183,14 +183,16 @@ impl Ground {
         run.state
     }
 
-    /// Many runs; the seed of one that breaks a promise is told.
+    /// Many runs, and how many ended how; the seed of one that breaks a promise is told.
+    /// `ORCH_TEST_SEEDS=5000` looks further than an ordinary run of the tests does.
     pub fn drive_many<P: Play>(
         &self,
-        seeds: std::ops::Range<u64>,
+        usual: u64,
         mut play: impl FnMut(u64) -> (Map<String, Value>, P),
     ) -> BTreeMap<&'static str, usize> {
         let mut ends = BTreeMap::new();
-        for seed in seeds {
+        let seeds = std::env::var("ORCH_TEST_SEEDS").ok();
+        for seed in 0..seeds.map_or(usual, |seeds| seeds.parse().unwrap()) {
             let (given, mut play) = play(seed);
             let run = std::panic::AssertUnwindSafe(|| self.drive(seed, given, &mut play));
             let ended = std::panic::catch_unwind(run);

@@ -257,8 +257,8 @@ fn whatever_agents_and_people_do_the_rules_hold() {
         let context = json!({"patch_major": seed % 3 == 0});
         Map::from_iter([("context".to_owned(), context)])
     };
-    let ends = ground.drive_many(0..3000, |seed| (given(seed), Anything::default()));
+    let ends = ground.drive_many(600, |seed| (given(seed), Anything::default()));
     for end in ["succeeded", "blocked", "failed", "cancelled"] {
-        assert!(ends.get(end).is_some_and(|count| *count > 100), "{ends:?}");
+        assert!(ends.get(end).is_some_and(|count| *count > 30), "{ends:?}");
     }
 }
