@@ -82,7 +82,7 @@ pub struct Done {
 #[derive(Debug)]
 pub struct NotDone {
     /// What went wrong.
-    pub fault: Fault,
+    pub fault: Box<Fault>,
     /// The step's exit code.
     pub exit_code: i32,
     /// More about it.
@@ -92,7 +92,7 @@ pub struct NotDone {
 impl From<Fault> for NotDone {
     fn from(fault: Fault) -> Self {
         NotDone {
-            fault,
+            fault: Box::new(fault),
             exit_code: 2,
             json: None,
         }

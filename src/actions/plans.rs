@@ -161,11 +161,11 @@ fn unusable(dir: &str, faults: &[PlanFault]) -> NotDone {
         shown.join("; ")
     );
     let all: Vec<Value> = faults.iter().map(PlanFault::to_value).collect();
+    let hint =
+        "correct the plan and resume; how it is written stands in specs/prompts/plan-grammar.md";
     NotDone {
-        fault: Fault::new(Kind::PlanError, message)
-            .hint("correct the plan and resume; how it is written stands in specs/prompts/plan-grammar.md"),
-        exit_code: 2,
         json: Some(json!({"faults": all})),
+        ..NotDone::from(Fault::new(Kind::PlanError, message).hint(hint))
     }
 }
 

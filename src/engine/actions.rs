@@ -58,7 +58,7 @@ impl Engine {
                 exit_code,
                 json,
             }) => {
-                result::fail(&mut result, fault, exit_code);
+                result::fail(&mut result, *fault, exit_code);
                 result.json_data = json;
                 record.status = Status::Failed;
                 record.error.clone_from(&result.error);

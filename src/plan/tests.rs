@@ -212,7 +212,8 @@ fn what_is_ticked_is_not_to_do_and_nobody_waits_for_it() {
 
 #[test]
 fn every_fault_is_told_with_its_place() {
-    let table: [(&str, &[(&str, &str)], &str); 22] = [
+    type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+    let table: [Case<'_>; 22] = [
         ("", &[], "MASTER_PLAN.md: it has no phase"),
         (
             "## Phase 1: a\n",
