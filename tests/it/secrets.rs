@@ -133,16 +133,9 @@ fn no_form_of_a_secret_reaches_any_file_or_any_command() {
     assert_nothing_in(&bed.root);
 
     // It was all there, with a mask for every form.
-    for file in ["answers/text.txt"] {
-        let text = bed.read(file);
-        assert_eq!(
-            text.lines()
-                .filter(|line| line.ends_with(": *** ."))
-                .count(),
-            FORMS.len(),
-            "{text}"
-        );
-    }
+    let text = bed.read("answers/text.txt");
+    let masked = text.lines().filter(|line| line.ends_with(": *** ."));
+    assert_eq!(masked.count(), FORMS.len(), "{text}");
     assert_eq!(
         result(&bed, "lines")["lines"],
         serde_json::json!(["a", "***", "b"])

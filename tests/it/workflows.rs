@@ -389,31 +389,6 @@ fn an_input_must_match_its_schema() {
 }
 
 #[test]
-fn what_is_not_supported_yet_is_refused_at_the_start_with_step_and_line() {
-    for (step, told) in [
-        ("{name: one, approval: go}", "`approval`"),
-        ("{name: one, agent: human, prompt: hi}", "`agent: human`"),
-        (
-            "{name: one, command: [echo, '{}'], output_capture: json, next: [{if: 'true', goto: _end, lock: decision}]}",
-            "`lock`",
-        ),
-    ] {
-        let bed = bed(&format!(
-            "steps:\n  - {{name: zero, command: [touch, made]}}\n  - {step}\n"
-        ));
-        let ran = run(&bed, &[]).expect(65);
-        says(&ran.stderr, told);
-        says(&ran.stderr, "line 5: step `one`");
-        bed.drop_task("w", "go", "please");
-        bed.drain().expect(1);
-        assert_eq!(bed.status("w/go"), "rejected");
-        assert_eq!(bed.ls("workspace"), [""; 0], "{step}");
-        assert!(!bed.has("made"), "{step}");
-        run(&bed, &["--dry-run"]).expect(0);
-    }
-}
-
-#[test]
 fn a_task_in_the_inbox_of_a_workflow_starts_a_run() {
     let bed = bed("steps:\n  - {name: one, command: [echo, \"${request}\"]}\n");
     bed.drop_task("w", "go", "do it\n");
