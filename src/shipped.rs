@@ -77,6 +77,11 @@ pub const PARTS: &[File] = files![
     "schemas/four-pass/decision.json",
     "schemas/four-pass/issues.json",
     "schemas/four-pass/patch.json",
+    "schemas/lifecycle/architecture.json",
+    "schemas/lifecycle/code.json",
+    "schemas/lifecycle/deployment.json",
+    "schemas/lifecycle/design.json",
+    "schemas/lifecycle/tests.json",
 ];
 
 /// Agents that are of use on their own, and get an inbox at once.
