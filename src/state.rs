@@ -203,7 +203,7 @@ pub enum Stage {
     Run,
     /// A condition on the result does not hold.
     Ensures,
-    /// A person has been asked to approve, or has rejected it.
+    /// A person has been asked to approve, has rejected it, or has approved what does not hold any more.
     Approval,
     /// No row of `next` holds, or one leads to `_block`.
     Next,

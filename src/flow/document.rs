@@ -325,6 +325,7 @@ impl Run<'_> {
         let paths: Vec<String> = set.keys().map(|path| format!("`state.{path}`")).collect();
         let reason = format!("{}: {note}", paths.join(", "));
         self.checkpoint(id, "SET", "_block", &reason, Vec::new());
+        self.ask_conditions_first();
         Ok(())
     }
 

@@ -80,6 +80,13 @@ impl Run<'_> {
         self.workflow.step(id).approval.is_some() && !self.is_gate(id)
     }
 
+    /// Whether a person has opened the gate of a step.
+    pub(super) fn is_approved(&self, id: StepId) -> bool {
+        let approvals = &self.state.governance.approvals;
+        let approval = self.workflow.step(id).approval.as_ref();
+        approval.is_some_and(|a| approvals.get(&a.gate.value) == Some(&Value::Bool(true)))
+    }
+
     /// A step comes to a person: whether it is needed, whether it may, and then the question.
     pub(super) fn asked(&mut self, task: &str) -> Result<(), Illegal> {
         let pending = self.take_attempt(task, 1)?;
@@ -260,7 +267,22 @@ impl Run<'_> {
         let said = what.clone();
         self.said = Some(Said { word, what });
         match (approved, approval.on_reject) {
-            (true, _) => self.transit(id, pending.item, &result),
+            (true, _) => {
+                // The answer may be a long time after the question.
+                let sees = self.sees(id, pending.item, Some(&result));
+                let asked = gates(&step.ensures, &sees);
+                match asked.unmet {
+                    None => self.transit(id, pending.item, &result),
+                    Some(unmet) => self.unmet(
+                        id,
+                        pending.item,
+                        Stage::Approval,
+                        word,
+                        unmet,
+                        asked.guards,
+                    ),
+                }
+            }
             (false, None | Some(Target::Block)) => {
                 self.halt(id, pending.item, Stage::Approval, word, said, Vec::new());
             }

@@ -3,7 +3,7 @@
 use super::visit::gates;
 use super::{Illegal, Run, illegal};
 use crate::state::{Block, RunStatus, Stage, StepResult, StepStatus};
-use crate::workflow::model::StepId;
+use crate::workflow::model::{StepId, Work};
 
 impl Run<'_> {
     pub(super) fn resumed(&mut self) -> Result<(), Illegal> {
@@ -39,6 +39,14 @@ impl Run<'_> {
             // What it waits for is pending, as it was.
             (Stage::Task, _) => {}
             (Stage::Requires, _) => self.drop_task(id, item),
+            // Approved when its conditions did not hold: they are what is left.
+            (Stage::Approval, Some(result)) if self.is_approved(id) => {
+                match self.ensured(id, item, &result) {
+                    true => self.transit(id, item, &result),
+                    false if again => self.drop_task(id, item),
+                    false => self.block(block),
+                }
+            }
             // Rejected: done again, or only asked about again.
             (Stage::Approval, Some(_)) if !again && self.is_approved_afterwards(id) => {
                 self.ask_for_approval(id, item);
@@ -47,8 +55,13 @@ impl Run<'_> {
             // The conditions of a gate alone come before the question.
             (Stage::Ensures, _) if self.is_gate(id) => self.drop_task(id, item),
             (Stage::Limit, _) => self.enter(id, item),
-            (Stage::Ensures, Some(result)) if again && !self.ensured(id, item, &result) => {
-                self.drop_task(id, item);
+            (Stage::Ensures, Some(result)) if self.ensured(id, item, &result) => {
+                let result = self.done_by_hand(id, item, result);
+                self.settle(id, item, &result);
+            }
+            (Stage::Ensures, Some(_)) if again => self.drop_task(id, item),
+            (Stage::Ensures, Some(result)) if result.status == StepStatus::Failed => {
+                self.block(block);
             }
             (Stage::Ensures, Some(result)) => self.settle(id, item, &result),
             (Stage::Next, Some(result)) if again && result.status == StepStatus::Failed => {
@@ -61,6 +74,43 @@ impl Run<'_> {
             (Stage::Run, Some(_)) if !again => self.block(block),
             (Stage::Run | Stage::Ensures | Stage::Next, _) => self.drop_task(id, item),
         }
+    }
+
+    /// A person has corrected the document of a blocked run: a step that failed need not run again
+    /// where everything holds now that must hold after success.
+    pub(super) fn ask_conditions_first(&mut self) {
+        let mut blocks = std::mem::take(&mut self.state.blocks);
+        for block in &mut blocks {
+            let Some(id) = self.workflow.find(&block.step) else {
+                continue;
+            };
+            let step = self.workflow.step(id);
+            let alone = !matches!(step.work, Work::ForEach(_) | Work::Parallel(_));
+            if block.stage == Stage::Run
+                && block.task.is_none()
+                && alone
+                && !step.ensures.is_empty()
+                && self.has_failed(id, block.item)
+            {
+                block.stage = Stage::Ensures;
+            }
+        }
+        self.state.blocks = blocks;
+    }
+
+    /// The result of a step that had failed, and that a person saw to.
+    fn done_by_hand(&mut self, id: StepId, item: Option<usize>, result: StepResult) -> StepResult {
+        if result.status != StepStatus::Failed {
+            return result;
+        }
+        let result = StepResult {
+            status: StepStatus::Succeeded,
+            exit_code: 0,
+            error: None,
+            ..result
+        };
+        self.hold(id, item, &result);
+        result
     }
 
     /// Whether everything holds that must hold after success.
