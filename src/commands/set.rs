@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::run_target::{self, Named};
 use crate::cli;
 use crate::error::{Fault, Kind, Result, exit};
+use crate::flow::document::RESERVED;
 use crate::output;
 use crate::report::{clean_line, print_line};
 use crate::runs;
@@ -52,6 +53,12 @@ fn values(words: &[String]) -> Result<Map<String, Value>> {
             let message = format!("`{word}` is not of the form `state.path=JSON`");
             return Err(usage(message).hint("such as `state.tests.status='\"passed\"'`"));
         };
+        let bare = path.strip_prefix("state.").unwrap_or(path);
+        if RESERVED.contains(&bare.split('.').next().unwrap_or_default()) {
+            let message = format!("`{path}` is reserved: nobody sets it by hand");
+            return Err(usage(message)
+                .hint("`orch approve RUN GATE` opens a gate, and `orch resume RUN` goes on"));
+        }
         let inner = path.strip_prefix("state.").filter(|path| !path.is_empty());
         let Some(inner) = inner else {
             let message = format!("`{path}` is not a path under `state.`");

@@ -273,14 +273,9 @@ impl Run<'_> {
                 let asked = gates(&step.ensures, &sees);
                 match asked.unmet {
                     None => self.transit(id, pending.item, &result),
-                    Some(unmet) => self.unmet(
-                        id,
-                        pending.item,
-                        Stage::Approval,
-                        word,
-                        unmet,
-                        asked.guards,
-                    ),
+                    Some(unmet) => {
+                        self.unmet(id, pending.item, Stage::Approval, word, unmet, asked.guards)
+                    }
                 }
             }
             (false, None | Some(Target::Block)) => {

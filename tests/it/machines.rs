@@ -52,8 +52,9 @@ impl Stage {
         let script = ACTOR.replace("ANSWERS", &answers.display().to_string());
         std::fs::write(&actor, script).unwrap();
         let provider = format!(
-            "providers:\n  actor:\n    command: [sh, {}]\n    prompt_via: stdin\n",
-            actor.display()
+            "providers:\n  actor:\n    command: [sh, {}]\n    prompt_via: stdin\n    also_writes: [{}]\n",
+            actor.display(),
+            bed.outside.display()
         );
         bed.write("specs/providers.yaml", provider);
         Stage { bed }

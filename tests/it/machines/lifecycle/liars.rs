@@ -5,31 +5,31 @@ use super::*;
 /// What an agent of the first phase does to the document, and what the reason names.
 const TOUCHED: [(&str, &str); 11] = [
     (
-        r#"sed -i 's/"currentPhase": "architecture"/"currentPhase": "deploy"/' "$D""#,
+        r#"edit 's/"currentPhase": "architecture"/"currentPhase": "deploy"/'"#,
         "`metadata.currentPhase`",
     ),
     (
-        r#"sed -i 's/"in-progress"/"completed"/' "$D""#,
+        r#"edit 's/"in-progress"/"completed"/'"#,
         "`metadata.status`",
     ),
     (
         // It approves itself.
-        r#"sed -i 's/"architecture": false/"architecture": true/' "$D""#,
+        r#"edit 's/"architecture": false/"architecture": true/'"#,
         "`governance.approvals.architecture`",
     ),
     (
-        r#"sed -i 's/"deployment": false/"deployment": true/' "$D""#,
+        r#"edit 's/"deployment": false/"deployment": true/'"#,
         "`governance.approvals.deployment`",
     ),
     (
-        r#"sed -i 's/"blockedReason": null/"blockedReason": "because"/' "$D""#,
+        r#"edit 's/"blockedReason": null/"blockedReason": "because"/'"#,
         "`governance.blockedReason`",
     ),
     (
-        r#"sed -i '/"tests": {/,/}/ s/pending/passed/' "$D""#,
+        r#"edit '/"tests": {/,/}/ s/pending/passed/'"#,
         "`tests.status`",
     ),
-    (r#"sed -i 's/^{/{"extra": 1,/' "$D""#, "`extra`"),
+    (r#"edit 's/^{/{"extra": 1,/'"#, "`extra`"),
     (
         // All of it but its own part is gone.
         r#"echo '{"architecture": {"blueprint": {"approved": true}, "diagrams": [{"approved": true}]}}' > "$D""#,
@@ -44,8 +44,12 @@ const TOUCHED: [(&str, &str); 11] = [
 fn what_an_agent_may_not_touch_blocks_the_run() {
     side_by_side(&TOUCHED, |(lie, named)| {
         let stage = honest();
+        if !lie.starts_with("edit") {
+            // The kernel does not even let it.
+            stage.bed.settings("provider: actor\nsandbox: none\n");
+        }
         let honest = phase("architecture").honest();
-        let lie = format!("#!\nD=$ORCH_STATE_FILE\n{lie}\n{}", &honest[3..]);
+        let lie = format!("#!\n{EDIT}{lie}\n{}", &honest[3..]);
         stage.answers("architecture.1", lie);
         let ran = begin(&stage).expect(4);
         has(&ran.stderr, &[named]);
@@ -120,10 +124,7 @@ fn an_unknown_status_word_is_no_success() {
     side_by_side(&cases, |(step, from, word)| {
         let stage = honest();
         let own = phase(step);
-        let edit = format!(
-            "sed -i '/\"{}\": {{/,/}}/ s/{from}/{word}/' \"$ORCH_STATE_FILE\"",
-            own.part
-        );
+        let edit = format!("{EDIT}edit '/\"{}\": {{/,/}}/ s/{from}/{word}/'", own.part);
         let script = format!("{}\n{edit}\n", own.says("done"));
         stage.answers(&format!("{step}.1"), script);
         reach(&stage, step).expect(4);
@@ -139,12 +140,12 @@ fn an_unknown_status_word_is_no_success() {
 #[test]
 fn a_part_that_is_gone_is_not_approved() {
     let stage = honest();
-    let script = r#"D=$ORCH_STATE_FILE
-sed -i 's/"diagrams": \[\]/"diagram": []/; s/"approved": false/"approved": true/' "$D""#;
+    let script =
+        r#"edit 's/"diagrams": \[\]/"diagram": []/; s/"approved": false/"approved": true/'"#;
     let own = phase("architecture");
     stage.answers(
         "architecture.1",
-        format!("{}\n{script}\n", own.says("done")),
+        format!("{}\n{EDIT}{script}\n", own.says("done")),
     );
     begin(&stage).expect(4);
     let reason = "not every architecture diagram is approved: ";
@@ -185,7 +186,7 @@ fn files_outside_of_its_folder_are_out_of_reach() {
         "../../../inbox/human/me.approved",
         "../spec/more",
     ];
-    side_by_side(&cases, |path| writes(path, "", "failed with exit code"));
+    side_by_side(&cases, |path| writes(path, "", "Permission denied"));
     // Where the kernel does not hold it, what it changed is found afterwards.
     side_by_side(&cases[..2], |path| writes(path, "sandbox: none\n", path));
 }
