@@ -8,7 +8,10 @@ mod derive;
 mod render;
 #[cfg(test)]
 mod tests;
+mod told;
 mod verify;
+
+pub(crate) use told::{entries, line};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -37,7 +40,9 @@ pub struct Audit {
     pub decisions: Vec<Decision>,
     /// Which issues were found.
     pub issues: Vec<Issue>,
-    /// What was done, and why.
+    /// What was done about them, and why.
+    pub fixes: Vec<Fix>,
+    /// Which way it went, and why.
     pub transitions: Vec<Transition>,
 }
 
@@ -76,6 +81,19 @@ pub struct Issue {
     pub visit: u64,
     /// The entry as it stands there.
     pub issue: Value,
+}
+
+/// An entry of a list of `fixes` in a step's result.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Fix {
+    /// When the result was committed.
+    pub at: String,
+    /// The step.
+    pub step: String,
+    /// Which visit of it.
+    pub visit: u64,
+    /// The entry as it stands there.
+    pub fix: Value,
 }
 
 /// A transition that was made.
@@ -131,6 +149,7 @@ pub fn audit<'w>(run: &RunDir, workflow: impl Into<Option<&'w Workflow>>) -> Res
         findings: Vec::new(),
         decisions: Vec::new(),
         issues: Vec::new(),
+        fixes: Vec::new(),
         transitions: Vec::new(),
     };
     // Long enough to see log and state as of one moment; not while the log is replayed.
@@ -160,21 +179,21 @@ pub fn audit<'w>(run: &RunDir, workflow: impl Into<Option<&'w Workflow>>) -> Res
     verify::artifacts(run, &derived.files, &mut audit);
     verify::snapshots(run, &derived.state, &mut audit);
     verify::spec(run, &derived.state, &mut audit);
-    decisions(run, &derived.state, &mut audit);
+    audit.decisions = decisions(run, &derived.state);
     Ok(audit)
 }
 
-fn decisions(run: &RunDir, state: &RunState, audit: &mut Audit) {
+/// What is locked in a run, with what its snapshots say.
+pub(crate) fn decisions(run: &RunDir, state: &RunState) -> Vec<Decision> {
     let text = |snapshot: &Value, key: &str| snapshot[key].as_str().unwrap_or_default().to_owned();
-    for (name, snapshot) in &state.snapshots {
-        audit.decisions.push(Decision {
-            name: name.clone(),
-            step: text(snapshot, "step"),
-            locked_at: text(snapshot, "locked_at"),
-            sha256: text(snapshot, "sha256"),
-            content: verify::snapshot_bytes(run, name)
-                .ok()
-                .and_then(|bytes| serde_json::from_slice(&bytes).ok()),
-        });
-    }
+    let decision = |(name, snapshot): (&String, &Value)| Decision {
+        name: name.clone(),
+        step: text(snapshot, "step"),
+        locked_at: text(snapshot, "locked_at"),
+        sha256: text(snapshot, "sha256"),
+        content: verify::snapshot_bytes(run, name)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok()),
+    };
+    state.snapshots.iter().map(decision).collect()
 }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Audit, Issue, Transition};
+use super::told::entries;
+use super::{Audit, Fix, Issue, Transition};
 use crate::error::Result;
 use crate::flow;
 use crate::record::FileEntry;
@@ -15,9 +16,6 @@ use crate::state::{Effect, Event, RunState, Verdict};
 use crate::store::RunDir;
 use crate::store::log::{Line, Log, NO_LINE, Note, Raw};
 use crate::workflow::Workflow;
-
-/// How deep in a result a list of issues is looked for.
-const ISSUE_DEPTH: usize = 4;
 
 /// What a log adds up to.
 pub(super) struct Derived {
@@ -185,7 +183,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What a result tells: its artifacts and its issues.
+    /// What a result tells: its artifacts, its issues and its fixes.
     fn tell(&mut self, line: &Line) {
         let (Event::Finished { result, .. }
         | Event::Answered {
@@ -198,35 +196,28 @@ impl Walk<'_> {
         for file in &result.artifacts {
             self.derived.files.insert(file.path.clone(), file.clone());
         }
-        let mut found = Vec::new();
-        if let Some(document) = &result.json_data {
-            issues(document, ISSUE_DEPTH, &mut found);
-        }
-        self.audit
-            .issues
-            .extend(found.into_iter().map(|issue| Issue {
-                at: line.at.clone(),
-                step: result.step_name.clone(),
-                visit: result.visit,
-                issue,
-            }));
+        let Some(document) = &result.json_data else {
+            return;
+        };
+        let (at, step, visit) = (&line.at, &result.step_name, result.visit);
+        let issues = entries(document, "issues").into_iter();
+        self.audit.issues.extend(issues.map(|issue| Issue {
+            at: at.clone(),
+            step: step.clone(),
+            visit,
+            issue,
+        }));
+        let fixes = entries(document, "fixes").into_iter();
+        self.audit.fixes.extend(fixes.map(|fix| Fix {
+            at: at.clone(),
+            step: step.clone(),
+            visit,
+            fix,
+        }));
     }
 
     fn find(&mut self, number: u64, what: &str) {
         let place = format!("{} line {number}", self.place);
         self.audit.find(place, what);
-    }
-}
-
-fn issues(document: &Value, depth: usize, found: &mut Vec<Value>) {
-    let Value::Object(fields) = document else {
-        return;
-    };
-    for (name, value) in fields {
-        match value {
-            Value::Array(list) if name == "issues" => found.extend(list.iter().cloned()),
-            inner if depth > 0 => issues(inner, depth - 1, found),
-            _ => {}
-        }
     }
 }

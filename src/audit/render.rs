@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{Audit, Issue, Transition};
+use super::{Audit, Decision, Transition, line};
 use crate::report::{clean_line, count};
 
 impl Audit {
@@ -37,24 +37,38 @@ impl Audit {
                 clean_line(&finding.what)
             );
         }
-        let decisions = self.decisions.iter().map(|decision| {
-            let content = decision
-                .content
-                .as_ref()
-                .map_or_else(|| "cannot be read".to_owned(), Value::to_string);
-            format!(
-                "{} by {}, locked {}, sha256 {}: {content}",
-                decision.name, decision.step, decision.locked_at, decision.sha256
-            )
-        });
+        let decisions = self.decisions.iter().map(Decision::line);
         section(&mut out, "decisions", decisions);
-        section(&mut out, "issues", self.issues.iter().map(issue));
+        let entry = |at: &str, step: &str, visit: u64, value: &Value| {
+            format!("{at} {step} (visit {visit}): {}", line(value))
+        };
+        let issues = self.issues.iter();
+        let issues = issues.map(|i| entry(&i.at, &i.step, i.visit, &i.issue));
+        section(&mut out, "issues", issues);
+        let fixes = self.fixes.iter();
+        let fixes = fixes.map(|f| entry(&f.at, &f.step, f.visit, &f.fix));
+        section(&mut out, "fixes", fixes);
         section(
             &mut out,
             "transitions",
             self.transitions.iter().map(transition),
         );
         out
+    }
+}
+
+impl Decision {
+    /// What was decided, by whom, and since when it is locked.
+    pub(crate) fn line(&self) -> String {
+        let content = self.content.as_ref().map(line);
+        format!(
+            "{} by {}, locked {}, sha256 {}: {}",
+            self.name,
+            self.step,
+            self.locked_at,
+            self.sha256,
+            content.as_deref().unwrap_or("cannot be read")
+        )
     }
 }
 
@@ -68,17 +82,6 @@ fn section(out: &mut String, title: &str, lines: impl Iterator<Item = String>) {
     if !any {
         let _ = writeln!(out, "  none");
     }
-}
-
-fn issue(issue: &Issue) -> String {
-    let text = match &issue.issue {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    format!(
-        "{} {} (visit {}): {text}",
-        issue.at, issue.step, issue.visit
-    )
 }
 
 fn transition(made: &Transition) -> String {

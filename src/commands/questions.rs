@@ -10,7 +10,7 @@ use crate::mailbox::Mailbox;
 use crate::report::{clean, print_fault};
 use crate::root::Root;
 use crate::runs::{self, people::Office};
-use crate::state::{Asks, Pending, RunState};
+use crate::state::{Asks, Block, Pending, RunState, Stage};
 use crate::steps::question::{ANSWER, HOW};
 
 /// So many lines of a question are shown; its file has all of it.
@@ -43,6 +43,15 @@ pub(super) fn label(pending: &Pending) -> String {
     }
 }
 
+/// Where it is blocked by a step that a resume does not run again.
+pub(super) fn runs_once(state: &RunState) -> Option<&Block> {
+    let ran = |block: &&Block| {
+        let stage = matches!(block.stage, Stage::Run | Stage::Ensures | Stage::Next);
+        stage && state.done_once.contains(&block.step)
+    };
+    state.blocks.iter().find(ran)
+}
+
 /// Why a run is blocked, what it asks, and what to type.
 pub(super) fn say_blocked(root: &Arc<Root>, state: &RunState) {
     let reason = state.governance.blocked_reason.as_deref();
@@ -56,7 +65,16 @@ pub(super) fn say_blocked(root: &Arc<Root>, state: &RunState) {
     }
     let stuck = state.blocks.iter().any(|block| block.task.is_none());
     print_fault(&match (asked.is_empty(), stuck) {
-        (_, true) => fault.hint(format!("see to it, then `orch resume {id}`")),
+        (_, true) => fault.hint(match runs_once(state) {
+            None => format!("see to it, then `orch resume {id}`"),
+            Some(block) if block.stage == Stage::Run => {
+                let step = &block.step;
+                format!("`{step}` runs only once: `orch reset {id}` starts over")
+            }
+            Some(Block { step, .. }) => format!(
+                "`{step}` runs only once: see to it, then `orch resume {id}`, or start over with `orch reset {id}`"
+            ),
+        }),
         (false, false) => fault,
         (true, false) => fault.hint(format!("`orch resume {id}` goes on")),
     });

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::drive::Tail;
 use super::questions;
 use super::run_target::{RunStep, runs};
+use crate::audit;
 use crate::error::{Fault, Kind, Result, exit};
 use crate::flow;
 use crate::report::{
@@ -364,6 +365,9 @@ fn to_type(state: &RunState) -> Vec<String> {
     let stuck = state.blocks.iter().any(|block| block.task.is_none());
     if stuck || (state.status == RunStatus::Blocked && all.is_empty()) {
         all.push(format!("orch resume {}", state.run_id));
+        if questions::runs_once(state).is_some() {
+            all.push(format!("orch reset {}", state.run_id));
+        }
     }
     all
 }
@@ -380,8 +384,12 @@ fn more(run: &RunDir, state: &RunState) -> String {
         "given",
         &given.map(pair).collect::<Vec<_>>(),
     );
-    let locked: Vec<String> = state.snapshots.iter().map(pair).collect();
+    let locked = audit::decisions(run, state).into_iter();
+    let locked: Vec<String> = locked.map(|made| clean_line(&made.line())).collect();
     section(&mut out, paint, "decisions", &locked);
+    for list in ["issues", "fixes"] {
+        section(&mut out, paint, list, &told(state, list));
+    }
     let approvals = state.governance.approvals.keys();
     let approvals: Vec<String> = approvals.map(|gate| decided(state, gate)).collect();
     section(&mut out, paint, "approvals", &approvals);
@@ -398,6 +406,16 @@ fn more(run: &RunDir, state: &RunState) -> String {
         &files.map(|file| clean_line(&file)),
     );
     out
+}
+
+/// The entries of all lists of this name in the latest results.
+fn told(state: &RunState, list: &str) -> Vec<String> {
+    let of_step = |(step, result): (&String, &Value)| {
+        let entries = audit::entries(&result["json_data"], list).into_iter();
+        let line = |entry| clean_line(&format!("{step}: {}", audit::line(&entry)));
+        entries.map(line).collect::<Vec<_>>()
+    };
+    state.step_results.iter().flat_map(of_step).collect()
 }
 
 /// Who decided about a gate, when, and what they said.

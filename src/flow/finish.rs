@@ -74,7 +74,7 @@ impl Run<'_> {
     /// Keeps a result, and goes where it leads.
     pub(super) fn commit(&mut self, id: StepId, item: Option<usize>, result: StepResult) {
         let step = self.workflow.step(id);
-        if step.once && result.status == StepStatus::Succeeded {
+        if step.once {
             self.state.done_once.insert(step.name.value.clone());
         }
         self.hold(id, item, &result);

@@ -10,18 +10,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use orch::error::{Fault, Kind};
 use orch::flow::document::{document, outside, told};
-use orch::flow::{Illegal, Moment, nothing, step, wanted, wanted_on_resume};
+use orch::flow::{
+    HUMAN, Illegal, Moment, nothing, step, wanted, wanted_on_answer, wanted_on_resume,
+};
 use orch::output::{self, Mode, OnBadJson};
 use orch::schema_check::Schema;
 use orch::specs::{Files, Pinned};
 use orch::state::{
-    Changes, Effect, Event, Facts, Pending, RunState, RunStatus, StepResult, StepStatus,
+    Asks, Changes, Effect, Event, Facts, Pending, RunState, RunStatus, StepResult, StepStatus,
+    Verdict,
 };
 use orch::workflow::model::{Capture, Step};
 use orch::workflow::{Cel, Work, Workflow, check};
 use serde_json::{Map, Value, json};
 
-/// How often a person comes back to a run, at most.
+/// How often a person does more than answer, at most.
 const PATIENCE: usize = 6;
 /// How often a crash ends an attempt at the same task, at most.
 const CRASHES: u32 = 3;
@@ -88,9 +91,16 @@ impl Done {
     }
 }
 
-/// What a person does with a run that waits for one.
+/// What a person does with a run that waits for one. Where there is more than one question, one of
+/// them is answered. A reply to a gate is a rejection, and a word on a gate where a reply is asked
+/// for is a reply.
 #[derive(Debug, Clone)]
 pub enum Person {
+    Approves,
+    /// With this note.
+    Rejects(String),
+    /// This is read as the step's output.
+    Replies(String),
     Resumes,
     Corrects(Map<String, Value>),
     Cancels,
@@ -109,13 +119,16 @@ pub trait Play {
         dice.chance(80)
     }
 
-    /// What a person does with a blocked run.
-    fn person(&mut self, _state: &RunState, dice: &mut Dice) -> Person {
-        match dice.roll(10) {
-            0 => Person::Cancels,
-            1 => Person::Resets,
-            2 => Person::Leaves,
-            _ => Person::Resumes,
+    /// What a person does with a blocked run; `asked` is what they are asked, if anything.
+    fn person(&mut self, asked: Option<&Pending>, _state: &RunState, dice: &mut Dice) -> Person {
+        match (dice.roll(12), asked.and_then(|pending| pending.asks)) {
+            (0, _) => Person::Cancels,
+            (1, _) => Person::Resets,
+            (2, _) => Person::Leaves,
+            (3.., Some(Asks::Approval)) if dice.chance(75) => Person::Approves,
+            (3.., Some(Asks::Approval)) => Person::Rejects("not like this".to_owned()),
+            (3.., Some(Asks::Reply)) => Person::Replies("go on".to_owned()),
+            (3.., None) => Person::Resumes,
         }
     }
 
@@ -257,29 +270,34 @@ impl Run<'_> {
                 RunStatus::Blocked,
                 "nothing is to be done"
             );
-            events = 0;
             if patience == 0 || !self.person() {
                 break;
             }
-            patience -= 1;
+            if !matches!(self.log.last(), Some((_, Event::Answered { .. }))) {
+                patience -= 1;
+                events = 0;
+            }
         }
         self.what_must_be_refused();
     }
 
-    /// What the engine could work on: of a blocked run only what had begun.
+    /// What the engine could work on: of a blocked run only what had begun, and never what waits for
+    /// a person.
     fn workable(&mut self) -> Option<Pending> {
         let blocked = self.state.status == RunStatus::Blocked;
-        let open: Vec<Pending> = self.state.pending.iter().cloned().collect();
-        let open: Vec<Pending> = open
-            .into_iter()
-            .filter(|pending| !blocked || pending.attempts > 0)
-            .collect();
+        let can = |p: &&Pending| p.asks.is_none() && (!blocked || p.attempts > 0);
+        let open: Vec<Pending> = self.state.pending.iter().filter(can).cloned().collect();
         (!open.is_empty()).then(|| self.dice.pick(&open).clone())
     }
 
     fn work(&mut self, pending: &Pending) {
         let crashes = pending.attempts < CRASHES && self.dice.chance(10);
         let running = self.state.status == RunStatus::Running;
+        if pending.agent == HUMAN {
+            let facts = self.facts(pending, Moment::Entering);
+            let task = pending.task.clone();
+            return self.happens(Event::Asked { task, facts });
+        }
         if pending.attempts == 0 || running && crashes {
             let facts = self.facts(pending, Moment::Entering);
             return self.happens(Event::Entered {
@@ -365,21 +383,63 @@ impl Run<'_> {
 
     /// Whether somebody did something.
     fn person(&mut self) -> bool {
-        match self.play.person(&self.state, &mut self.dice) {
-            Person::Leaves => return false,
-            Person::Cancels => self.happens(Event::Cancelled),
-            Person::Resets => self.happens(Event::Reset),
-            Person::Corrects(set) => {
+        let asked: Vec<Pending> = self
+            .state
+            .pending
+            .iter()
+            .filter(|p| p.asks.is_some())
+            .cloned()
+            .collect();
+        let asked = (!asked.is_empty()).then(|| self.dice.pick(&asked).clone());
+        let does = self
+            .play
+            .person(asked.as_ref(), &self.state, &mut self.dice);
+        match (does, asked) {
+            (Person::Leaves, _) => return false,
+            (Person::Cancels, _) => self.happens(Event::Cancelled),
+            (Person::Resets, _) => self.happens(Event::Reset),
+            (Person::Corrects(set), _) => {
                 let note = "as agreed".to_owned();
                 // What a person may not set is refused, and nothing happened.
-                if self.apply(Event::Corrected { set, note }).is_err() {
-                    return true;
+                if self.apply(Event::Corrected { set, note }).is_ok() {
+                    self.resume();
                 }
-                self.resume();
             }
-            Person::Resumes => self.resume(),
+            (does, Some(asked)) if !matches!(does, Person::Resumes) => self.answer(&asked, does),
+            _ => self.resume(),
         }
         true
+    }
+
+    fn answer(&mut self, asked: &Pending, does: Person) {
+        let (said, yes) = match does {
+            Person::Approves => ("yes".to_owned(), true),
+            Person::Rejects(note) | Person::Replies(note) => (note, false),
+            _ => return,
+        };
+        let verdict = match (asked.asks, yes) {
+            (Some(Asks::Approval), true) => Verdict::Approved { note: None },
+            (Some(Asks::Approval), false) => Verdict::Rejected { note: Some(said) },
+            _ => {
+                let id = self.ground.workflow.find(&asked.step).unwrap();
+                let work = self.ground.workflow.step(id);
+                let (result, _) = self.result(work, asked, Done::prints(said));
+                let result = Box::new(result);
+                Verdict::Replied { result }
+            }
+        };
+        let reply = match &verdict {
+            Verdict::Replied { result } => Some(&**result),
+            _ => None,
+        };
+        let globs = wanted_on_answer(&self.ground.workflow, &self.state, asked, reply);
+        let facts = self.look(globs);
+        self.happens(Event::Answered {
+            task: asked.task.clone(),
+            verdict,
+            by: "ana".to_owned(),
+            facts,
+        });
     }
 
     fn resume(&mut self) {
@@ -509,6 +569,21 @@ impl Run<'_> {
             let fault = Fault::new(Kind::SafetyViolation, "late");
             events.extend([Event::Cancelled, Event::Stopped { fault }]);
         }
+        let answer = |task: &str| Event::Answered {
+            task: task.to_owned(),
+            verdict: Verdict::Approved { note: None },
+            by: "ana".to_owned(),
+            facts: Facts::default(),
+        };
+        let unasked = |p: &&Pending| p.asks != Some(Asks::Approval);
+        events.extend(
+            self.state
+                .pending
+                .iter()
+                .filter(unasked)
+                .map(|p| answer(&p.task)),
+        );
+        events.push(answer("r-1.9999-nobody"));
         for event in events {
             let refused = step(&self.ground.workflow, self.state.clone(), "now", &event).is_err();
             assert!(refused, "{event:?} in {:?}", self.state.status);

@@ -56,7 +56,7 @@ impl Play for Anything {
         dice.chance(92)
     }
 
-    fn person(&mut self, _: &RunState, dice: &mut Dice) -> Person {
+    fn person(&mut self, _: Option<&Pending>, _: &RunState, dice: &mut Dice) -> Person {
         match dice.roll(10) {
             0 => Person::Cancels,
             1 => Person::Resets,
