@@ -15,8 +15,9 @@ fn finished() -> (Bed, RunState) {
     std::fs::write(bed.temp.path().join("artifacts/shell/a.out"), "done").unwrap();
     let state = bed.enter(bed.three());
     let mut two = result("two");
-    two.json_data =
-        Some(json!({"review": {"issues": [{"severity": "BLOCKER", "text": "bad\u{1b}[2J"}]}}));
+    two.json_data = Some(
+        json!({"review": {"issues": [{"severity": "BLOCKER", "text": "bad\u{1b}[2J"}]}, "fixes": ["none"]}),
+    );
     two.artifacts = vec![FileEntry {
         path: "artifacts/shell/a.out".to_owned(),
         bytes: 4,
@@ -38,6 +39,7 @@ fn a_sound_run_answers_the_questions() {
     assert!(audit.is_sound(), "{}", audit.render());
     assert_eq!(audit.events, 5);
     assert_eq!(audit.issues[0].issue["severity"], "BLOCKER");
+    assert_eq!(audit.fixes[0].fix, "none");
     let steps: Vec<_> = audit
         .transitions
         .iter()
@@ -161,7 +163,7 @@ fn a_snapshot_is_held_against_its_hash() {
     let mut audit = audit(&bed.run, &bed.workflow).unwrap();
     audit.findings.clear();
     verify::snapshots(&bed.run, &state, &mut audit);
-    decisions(&bed.run, &state, &mut audit);
+    audit.decisions = decisions(&bed.run, &state);
     assert!(audit.is_sound(), "{}", audit.render());
     assert_eq!(audit.decisions[0].content, Some(json!({"a": 1})));
     std::fs::write(bed.file("snapshots/decision.json"), "{\"a\":2}").unwrap();

@@ -4,6 +4,9 @@
 //! as a process of its own, and what is shown is read back from the disk. What does not happen as
 //! announced fails the demo.
 
+mod four_pass;
+mod played;
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -71,6 +74,7 @@ impl Stage {
         self.nothing_is_lost()?;
         self.mistakes_are_told()?;
         self.a_workflow_decides()?;
+        self.four_passes()?;
         self.how_it_stands()?;
         println!(
             "\n{} all of it was done with files: no server, no database.\nNext: `orch init` in a folder of yours, then `orch watch`.",
@@ -81,19 +85,27 @@ impl Stage {
 
     fn build(&self) -> Result<()> {
         for agent in AGENTS {
-            let path = self.root.join("inbox").join(agent);
-            fs::create_dir_all(&path).map_err(|e| Fault::io("make", &path, &e))?;
+            self.folder(&format!("inbox/{agent}"))?;
         }
         for (path, text) in FILES {
             self.write(path, text)?;
         }
         for (path, text) in PROGRAMS {
-            self.write(path, text)?;
-            let path = self.root.join(path);
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
-                .map_err(|e| Fault::io("make executable", &path, &e))?;
+            self.program(path, text)?;
         }
         Ok(())
+    }
+
+    fn folder(&self, path: &str) -> Result<()> {
+        let path = self.root.join(path);
+        fs::create_dir_all(&path).map_err(|e| Fault::io("make", &path, &e))
+    }
+
+    fn program(&self, path: &str, text: &str) -> Result<()> {
+        self.write(path, text)?;
+        let path = self.root.join(path);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
+            .map_err(|e| Fault::io("make executable", &path, &e))
     }
 
     fn a_file_becomes_a_result(&self) -> Result<()> {
@@ -181,7 +193,12 @@ impl Stage {
 
     /// Runs orch to its end, shows what it printed, and gives it.
     fn orch(&self, words: &[&str]) -> Result<String> {
-        self.command(&format!("orch {}", words.join(" ")));
+        let quoted = |word: &&str| match word.contains(' ') {
+            true => format!("'{word}'"),
+            false => (*word).to_owned(),
+        };
+        let line: Vec<String> = words.iter().map(quoted).collect();
+        self.command(&format!("orch {}", line.join(" ")));
         let out = self
             .self_command(words)
             .output()

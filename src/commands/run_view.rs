@@ -16,10 +16,10 @@ use crate::audit;
 use crate::error::{Fault, Kind, Result, exit};
 use crate::flow;
 use crate::report::{
-    Align, Paint, Table, ago, clean, clean_line, print, print_json, short_duration,
+    Align, Paint, Table, ago, clean, clean_line, count, print, print_json, short_duration,
 };
 use crate::root::Root;
-use crate::state::{Facts, Pending, RunState, RunStatus, StepResult};
+use crate::state::{Facts, Pending, RunState, RunStatus, Stage, StepResult};
 use crate::store::RunDir;
 use crate::suggest;
 use crate::vars::{NoOutputs, Text};
@@ -263,8 +263,11 @@ impl<'s> View<'s> {
         // Writing to a string does not fail.
         let _ = writeln!(
             out,
-            "  started {since}{ended}, {} transitions",
-            self.transitions
+            "  started {since}{ended}, {}",
+            count(
+                usize::try_from(self.transitions).unwrap_or(usize::MAX),
+                "transition"
+            )
         );
         if let Some(reason) = self.blocked_reason {
             let _ = writeln!(out, "  blocked: {}", clean_line(reason));
@@ -364,10 +367,11 @@ fn to_type(state: &RunState) -> Vec<String> {
         .collect();
     let stuck = state.blocks.iter().any(|block| block.task.is_none());
     if stuck || (state.status == RunStatus::Blocked && all.is_empty()) {
-        all.push(format!("orch resume {}", state.run_id));
-        if questions::runs_once(state).is_some() {
-            all.push(format!("orch reset {}", state.run_id));
+        let once = questions::runs_once(state);
+        if once.is_none_or(|block| block.stage != Stage::Run) {
+            all.push(format!("orch resume {}", state.run_id));
         }
+        all.extend(once.map(|_| format!("orch reset {}", state.run_id)));
     }
     all
 }

@@ -58,6 +58,33 @@ fn every_command_in_the_readme_works() {
 }
 
 #[test]
+fn every_picture_in_the_readme_is_the_programs() {
+    let temp = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| {
+        let ran = Command::new(orch())
+            .args(words)
+            .current_dir(temp.path())
+            .env_remove("ORCH_ROOT")
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{words:?}: {ran:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    run(&["init", "--provider", "echo"]);
+    let pages = README.split("\n## The shipped workflows\n").nth(1).unwrap();
+    let pages = pages.split("\n## ").next().unwrap();
+    let mut names = Vec::new();
+    for page in pages.split("\n### ").skip(1) {
+        let (name, page) = page.split_once('\n').unwrap();
+        let picture = page.split("```mermaid\n").nth(1).expect(name);
+        let picture = picture.split("```").next().unwrap();
+        assert_eq!(picture, run(&["graph", name]), "{name}");
+        names.push(name);
+    }
+    assert!(names.is_sorted() && !names.is_empty(), "{names:?}");
+}
+
+#[test]
 fn the_exit_codes_in_the_readme_are_the_programs() {
     let rows: Vec<(u8, &str)> = README
         .lines()
