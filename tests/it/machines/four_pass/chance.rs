@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use orch::error::Kind;
-use orch::state::{Effect, Event, Pending, RunState, RunStatus};
+use orch::state::{Effect, Event, Pending, RunState, RunStatus, Stage};
 use orch::workflow::model::Step;
 use serde_json::{Map, Value, json};
 
@@ -82,6 +82,14 @@ impl Play for Anything {
             }
             _ => {}
         }
+        if let Event::Finished { result, .. } = event
+            && let Some(fault) = &result.error
+            && fault.kind == Kind::ScopeViolation
+        {
+            assert_eq!(now.status, RunStatus::Failed, "{fault:?}");
+        }
+        let waits = now.blocks.iter().any(|b| b.stage == Stage::Requires);
+        assert!(!waits, "a precondition stops the run: {:?}", now.blocks);
         for pass in PASSES {
             let count = self.committed.get(pass).copied().unwrap_or(0);
             assert!(count <= 1, "{pass} has {count} results");
@@ -250,14 +258,43 @@ fn patch(issues: &Value, dice: &mut Dice) -> Value {
     json!({"patch_plan": plan, "fixes": fixes})
 }
 
+fn given(seed: u64) -> (Map<String, Value>, Anything) {
+    let context = json!({"patch_major": seed.is_multiple_of(3)});
+    let given = Map::from_iter([("context".to_owned(), context)]);
+    (given, Anything::default())
+}
+
+/// What the workflow says is what holds the rules: without it, they are seen to be broken.
+#[test]
+fn a_workflow_that_leaves_a_rule_out_is_noticed() {
+    let blocker = r#"output.issues.exists(i, i.severity == "BLOCKER")"#;
+    let fixed = r#"|| f.status == "FIXED")"#;
+    let table = [
+        ("    once: true\n", ""),
+        ("        stop: true\n", ""),
+        ("on_violation: stop", "on_violation: block"),
+        (blocker, r#""false""#),
+        (fixed, "|| true)"),
+        ("context.patch_major && ", ""),
+        (
+            "goto: _block\n        reason: \"the decision",
+            "goto: _fail\n        reason: \"the decision",
+        ),
+    ];
+    for (rule, instead) in table {
+        let ground = Ground::changed("four-pass", |text| {
+            assert!(text.contains(rule), "{rule}");
+            text.replace(rule, instead)
+        });
+        let many = std::panic::AssertUnwindSafe(|| ground.drive_many(600, given));
+        assert!(std::panic::catch_unwind(many).is_err(), "{rule}");
+    }
+}
+
 #[test]
 fn whatever_agents_and_people_do_the_rules_hold() {
     let ground = Ground::shipped("four-pass");
-    let given = |seed: u64| {
-        let context = json!({"patch_major": seed % 3 == 0});
-        Map::from_iter([("context".to_owned(), context)])
-    };
-    let ends = ground.drive_many(600, |seed| (given(seed), Anything::default()));
+    let ends = ground.drive_many(600, given);
     for end in ["succeeded", "blocked", "failed", "cancelled"] {
         assert!(ends.get(end).is_some_and(|count| *count > 30), "{ends:?}");
     }
