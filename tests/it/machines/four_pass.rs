@@ -3,7 +3,7 @@
 //! | rule | case |
 //! |---|---|
 //! | the passes in their order, what each can run on and produces | `without_blockers_three_passes_are_enough`, `a_blocker_is_patched` |
-//! | the model has no say in the flow | `answers_that_break_the_form_block_and_are_not_asked_again`, `agents_change_nothing_but_their_own` |
+//! | the model has no say in the flow, no pass changes what an earlier one left | `answers_that_break_the_form_block_and_are_not_asked_again`, `agents_change_nothing_but_their_own`, `a_patch_beyond_the_artifact_stops_the_run` |
 //! | pass 1: BLOCK stays in DECIDE with its questions; DECIDE is locked with its hash | `what_is_left_open_blocks_with_its_questions`, `without_blockers_three_passes_are_enough` |
 //! | pass 2-4: a failure blocks | `a_pass_that_fails_blocks_and_is_never_run_again` |
 //! | pass 3: BLOCKER goes to PATCH, others complete | `severities_decide_who_is_patched` |
@@ -12,7 +12,7 @@
 //! | forbidden transitions stop | `a_forged_or_early_pass_stops_the_run`, `a_finished_pass_put_back_is_not_run_again` |
 //! | no modification after the lock | `a_changed_lock_stops_the_run_before_every_later_pass` |
 //! | restart by a new job or a reset | `the_way_back_is_a_reset_or_a_new_run` |
-//! | a person acts on the state or restarts, nothing else | `people_who_err_are_told_and_change_nothing` |
+//! | a person acts on the state or restarts, nothing else | `people_who_err_are_told_and_change_nothing`, `a_pass_that_is_being_run_is_not_reset` |
 //! | completion | `without_blockers_three_passes_are_enough`, `a_run_that_is_done_is_final` |
 //! | auditability | `show_and_audit_answer_the_four_questions` |
 //! | all of it, whatever is said | `chance::whatever_agents_and_people_do_the_rules_hold` |
@@ -22,7 +22,8 @@ mod chance;
 use serde_json::{Value, json};
 
 use super::Stage;
-use crate::harness::Ran;
+use crate::harness::{Ran, wait_for};
+use crate::props::Gate;
 
 const DECIDED: &str = r#"{"decision": "DECIDE", "rationale_summary": "one file is enough",
     "assumptions": ["a shell is there"], "open_questions": [],
@@ -404,7 +405,6 @@ fn a_patch_beyond_the_artifact_stops_the_run() {
 
 #[test]
 fn agents_change_nothing_but_their_own() {
-    let run_folder = "run=$(cd ..; pwd)";
     let places = [
         ("execute", "../snapshots/decision.json"),
         ("execute", "../state.json"),
@@ -421,30 +421,26 @@ fn agents_change_nothing_but_their_own() {
             "verify" => format!("cat <<'END'\n{}\nEND\n", issues(&["BLOCKER"])),
             _ => format!("cat <<'END'\n{PATCHED}\nEND\n"),
         };
-        let files = "cd \"$FILES\"";
-        let script = format!(
-            "#!/bin/sh\n{run_folder}\nhere=$PWD\n{files} 2>/dev/null\nmkdir -p $(dirname {place}) 2>/dev/null\necho '{{\"forged\": true}}' > {place} 2>/dev/null\ncd $here\n{honest}"
+        let (root, outside) = (stage.bed.root.display(), stage.bed.outside.display());
+        stage.answers(
+            pass,
+            format!(
+                "#!/bin/sh\nhere=$PWD; cd {root}/workspace/*/files || exit 7\n\
+                 {{ mkdir -p $(dirname {place}); echo forged > {place}; }} 2> {outside}/refused\n\
+                 cd $here\n{honest}"
+            ),
         );
-        // The run's own folder, which the agent finds by itself.
-        let script = script.replace("\"$FILES\"", "\"${ORCH_ROOT:-.}\"/workspace/*/files");
-        stage.answers(pass, script);
         let ran = run(&stage);
-        let stopped = ran.code() == 2;
-        let locked = stage.bed.read(&format!(
-            "workspace/{}/snapshots/decision.json",
-            stage.run_id()
-        ));
-        assert!(
-            stopped || !locked.contains("forged"),
-            "{pass} {place}: {ran:?}"
-        );
-        assert!(stopped || ran.code() == 0, "{pass} {place}: {ran:?}");
-        if !stopped {
-            let text = std::fs::read_to_string(stage.file("output/greet.sh")).unwrap();
-            assert_eq!(text, "echo hello\n", "{pass} {place}");
-            let text = std::fs::read_to_string(stage.file("final/greet.sh")).unwrap();
-            assert_eq!(text, "echo hello $1\n", "{pass} {place}");
+        if ran.code() == 2 {
+            continue; // Where the kernel holds nobody back, what was done is found and stops the run.
         }
+        let ran = ran.expect(0);
+        let refused = std::fs::read_to_string(stage.bed.outside.join("refused")).unwrap();
+        assert!(!refused.is_empty(), "{pass} {place}: {ran:?}");
+        let read = |file: &str| std::fs::read_to_string(stage.file(file)).unwrap();
+        assert_eq!(read("output/greet.sh"), "echo hello\n", "{pass} {place}");
+        assert_eq!(read("final/greet.sh"), "echo hello $1\n", "{pass} {place}");
+        stage.orch(&["audit", "last"]).expect(0);
     }
 }
 
@@ -624,6 +620,31 @@ fn people_who_err_are_told_and_change_nothing() {
         .expect(0);
     assert_eq!(stands(&stage).1, "blocked");
     assert_eq!(stage.calls(), ["decide"]);
+}
+
+#[test]
+fn a_pass_that_is_being_run_is_not_reset() {
+    let stage = stage();
+    let mut gate = Gate::new(&stage.bed, "gate");
+    let wait = gate.wait_here(&stage.bed);
+    stage.answers("execute", format!("#!/bin/sh\n{wait}\n{EXECUTED}"));
+    let words = ["run", "four-pass", "greet people"];
+    let running = stage.bed.orch(words).start();
+    wait_for("the second pass", || {
+        stage.bed.outside.join("started").exists()
+    });
+    let locked = at(&stage.state(), "/snapshots/decision");
+    for words in [
+        &["reset", "last"][..],
+        &["set", "last", "state.x=1", "--note", "n"],
+    ] {
+        let ran = stage.orch(words);
+        assert!([64, 75].contains(&ran.code()), "{words:?}: {ran:?}");
+    }
+    gate.let_through(1);
+    running.wait().expect(0);
+    assert_eq!(stage.calls().len(), 4);
+    assert_eq!(at(&stage.state(), "/snapshots/decision"), locked);
 }
 
 #[test]
