@@ -189,7 +189,7 @@ impl Ground {
             resumed: false,
         };
         run.create(given);
-        run.to_the_end();
+        run.until_the_end();
         if seed.is_multiple_of(16) {
             assert_eq!(run.replay(), run.state, "replayed");
         }
@@ -250,7 +250,7 @@ impl Run<'_> {
         });
     }
 
-    fn to_the_end(&mut self) {
+    fn until_the_end(&mut self) {
         let mut patience = PATIENCE;
         // Each transition has at most so many attempts, each of them two events.
         let most = (self.ground.proven + 8) * 8 * self.ground.workflow.steps.len() as u64;
