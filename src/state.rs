@@ -164,6 +164,9 @@ pub struct Pending {
     /// What a person has been asked, where that is what it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<Asks>,
+    /// Whether the last attempt was given up in good order: then no crash ended it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub put_back: bool,
 }
 
 /// What a person is asked for.
@@ -447,6 +450,13 @@ pub enum Event {
     },
     /// The same visit tries once more, as declared.
     Retried {
+        /// The task.
+        task: String,
+        /// Which attempt.
+        attempt: u32,
+    },
+    /// An attempt was given up in good order, as orch was asked to stop: the step waits again.
+    PutBack {
         /// The task.
         task: String,
         /// Which attempt.

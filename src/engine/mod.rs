@@ -222,7 +222,7 @@ impl Engine {
             ended
         })?;
         for over in self.queue.left_over() {
-            self.give_back_or_drop(over.parked.claim);
+            self.give_step_back(over.parked.claim);
         }
         Ok(Summary {
             succeeded: self.succeeded.load(Ordering::Relaxed),

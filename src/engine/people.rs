@@ -159,6 +159,7 @@ fn late(
         attempts: 1,
         since: None,
         asks: None,
+        put_back: false,
     };
     let nothing = Words {
         answer: Answer::Reply,

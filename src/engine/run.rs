@@ -202,7 +202,7 @@ impl Engine {
             }
             Ok(Passed::Stopped(record)) => {
                 self.keep(&claim, &record);
-                self.give_back_or_drop(claim);
+                self.give_step_back(claim);
             }
             Ok(Passed::Lost(record)) => {
                 // Whoever took the claim away has left a record of that.
@@ -215,6 +215,36 @@ impl Engine {
             Ok(Passed::Waits(waiting, wait)) => self.begin_to_wait(claim, waiting, *wait),
             Err(fault) => self.see_to_fault(claim, fault, desk),
         }
+    }
+
+    /// A step goes back to its inbox in good order. The run's log says so first, or it would look
+    /// like the victim of a crash to whoever takes it next.
+    pub(super) fn give_step_back(&self, claim: Claim) {
+        if claim.is_ours().unwrap_or(true)
+            && let Some(run) = self.step_task(&claim).and_then(|task| task.header.run)
+            && let Err(fault) = self.note_put_back(&run, claim.name.as_str())
+        {
+            self.trouble(&fault);
+        }
+        self.give_back_or_drop(claim);
+    }
+
+    fn note_put_back(&self, run_id: &str, task: &str) -> Result<()> {
+        let host = self.host(run_id)?;
+        let locked = host.run.lock(PATIENCE)?;
+        let state = locked.load(&host.workflow)?;
+        let under_way = |pending: &&Pending| {
+            pending.attempts > 0 && !pending.put_back && pending.asks.is_none()
+        };
+        // Taken away meanwhile, or never begun: there is nothing to give up.
+        let Some(pending) = state.pending(task).filter(under_way) else {
+            return Ok(());
+        };
+        let event = Event::PutBack {
+            task: task.to_owned(),
+            attempt: pending.attempts,
+        };
+        locked.apply(&host.workflow, state, &now(), event).map(drop)
     }
 
     /// A step that could not be passed: later, never, or not in a run that has to be stopped.
@@ -235,7 +265,7 @@ impl Engine {
                 self.halt_if_unsynced(&run_id);
                 self.queue.pause(Duration::from_secs(1));
                 let _ = desk.wake.sleep(Duration::from_secs(1));
-                self.give_back_or_drop(claim);
+                self.give_step_back(claim);
             }
         }
     }

@@ -62,7 +62,7 @@ impl Engine {
         let parked = Parked::new(claim, waiting, now + left.min(LONGEST), wait);
         self.queue.wait_begins();
         if let Err(parked) = self.waits.park(parked, now + delay.min(LONGEST)) {
-            self.give_back_or_drop(parked.claim);
+            self.give_step_back(parked.claim);
         }
     }
 

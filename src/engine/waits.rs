@@ -339,7 +339,7 @@ impl Engine {
         }
         let left: Vec<_> = self.waits.lock().resting.drain().collect();
         for (_, parked) in left {
-            self.give_back_or_drop(parked.claim);
+            self.give_step_back(parked.claim);
         }
     }
 

@@ -348,5 +348,6 @@ fn placeholder(name: &str, item: Option<usize>, visit: u64) -> Pending {
         attempts: 1,
         since: None,
         asks: None,
+        put_back: false,
     }
 }

@@ -155,13 +155,15 @@ impl Run<'_> {
             Event::Created { .. } if !begun => self.created(event),
             _ if !begun => illegal("the run does not exist yet"),
             Event::Entered { task, attempt, .. } if status == RunStatus::Running => {
+                let interrupted = self.is_interrupted(task);
                 let pending = self.take_attempt(task, *attempt)?;
                 if pending.agent == HUMAN {
                     return illegal(format!("`{}` is for a person to do", pending.step));
                 }
-                self.entered(pending)
+                self.entered(pending, interrupted)
             }
-            Event::Retried { task, attempt } if status == RunStatus::Running => {
+            // What was started before a block goes on, and is finished, all the same.
+            Event::Retried { task, attempt } if !status.is_final() => {
                 // What was never begun has not passed its gates yet.
                 self.begun(task)?;
                 self.begins_anew(task);
@@ -169,7 +171,7 @@ impl Run<'_> {
                 self.effects.push(Effect::Run(pending));
                 Ok(())
             }
-            // What was started before a block is finished all the same.
+            Event::PutBack { task, attempt } if !status.is_final() => self.put_back(task, *attempt),
             Event::Finished {
                 task,
                 result,

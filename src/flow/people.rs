@@ -100,7 +100,7 @@ impl Run<'_> {
         let pending = &mut self.state.pending[place];
         pending.agent = HUMAN.to_owned();
         let pending = pending.clone();
-        self.entered(pending)
+        self.entered(pending, false)
     }
 
     /// The question of a step that a person does.

@@ -24,7 +24,32 @@ impl Run<'_> {
         }
         pending.attempts = attempt;
         pending.since.get_or_insert_with(|| self.at.to_owned());
+        pending.put_back = false;
         Ok(pending.clone())
+    }
+
+    /// Notes that an attempt was given up in good order.
+    pub(super) fn put_back(&mut self, task: &str, attempt: u32) -> Result<(), Illegal> {
+        let begun = self.begun(task)?;
+        if begun.asks.is_some() {
+            return illegal(format!("`{task}` waits for a person's answer"));
+        }
+        if begun.attempts != attempt {
+            return illegal(format!(
+                "`{task}` is in attempt {}, not {attempt}",
+                begun.attempts
+            ));
+        }
+        if let Some(place) = self.state.place_of(task) {
+            self.state.pending[place].put_back = true;
+        }
+        Ok(())
+    }
+
+    /// Whether the last attempt at a step was ended by a crash: it was begun, and not put back.
+    pub(super) fn is_interrupted(&self, task: &str) -> bool {
+        let pending = self.state.pending(task);
+        pending.is_some_and(|pending| pending.attempts > 0 && !pending.put_back)
     }
 
     /// Its work begins with the next attempt.
@@ -34,11 +59,12 @@ impl Run<'_> {
         }
     }
 
-    /// The pending step, if an attempt at it has begun.
+    /// The pending step, if an attempt at it is under way.
     pub(super) fn begun(&self, task: &str) -> Result<Pending, Illegal> {
         match self.state.pending(task) {
             None => illegal(format!("`{task}` is not pending")),
             Some(pending) if pending.attempts == 0 => illegal(format!("`{task}` was never begun")),
+            Some(pending) if pending.put_back => illegal(format!("`{task}` was put back")),
             Some(pending) => Ok(pending.clone()),
         }
     }

@@ -91,11 +91,13 @@ impl Run<'_> {
             attempts: 0,
             since: None,
             asks: None,
+            put_back: false,
         }
     }
 
     /// An attempt begins: whether it is needed, whether it may, and then what it does.
-    pub(super) fn entered(&mut self, pending: Pending) -> Result<(), Illegal> {
+    /// With `interrupted`, a crash ended the attempt before it.
+    pub(super) fn entered(&mut self, pending: Pending, interrupted: bool) -> Result<(), Illegal> {
         let id = self.id(&pending.step)?;
         let step = self.workflow.step(id);
         let item = pending.item;
@@ -103,8 +105,8 @@ impl Run<'_> {
             self.state.metadata.current_phase.clone_from(&step.phase);
         }
         if pending.attempts > 1 {
-            // It had begun before a crash, so it was needed and it was allowed.
-            match interrupted(&step.flow) {
+            // It had begun before, so it was needed and it was allowed.
+            match on_interrupted(&step.flow).filter(|_| interrupted) {
                 Some(target) => self.was_interrupted(id, &pending, target),
                 None => self.begin_work(id, pending),
             }
@@ -274,9 +276,16 @@ pub(super) struct Unmet {
     pub stop: bool,
 }
 
-fn interrupted(flow: &Flow) -> Option<Target> {
+/// Where a step leads after a crash, instead of running again: like every handler, this one too is
+/// overridden by `always`.
+fn on_interrupted(flow: &Flow) -> Option<Target> {
     match flow {
-        Flow::Rows { interrupted, .. } | Flow::Handlers { interrupted, .. } => *interrupted,
+        Flow::Rows { interrupted, .. } => *interrupted,
+        Flow::Handlers {
+            interrupted,
+            always,
+            ..
+        } => interrupted.map(|target| always.unwrap_or(target)),
     }
 }
 

@@ -107,8 +107,8 @@ fn of_step(from: StepId, step: &Step, following: Target, strict: bool) -> Vec<Ed
             let unhandled = if strict { Target::Fail } else { following };
             if always.is_none() {
                 add(EdgeKind::Failure, Some(failure.unwrap_or(unhandled)));
+                add(EdgeKind::Interrupted, *interrupted);
             }
-            add(EdgeKind::Interrupted, *interrupted);
         }
     }
     if step.when.is_some() {

@@ -4,7 +4,7 @@ use orch::disk::Point;
 use serde_json::Value;
 
 use crate::crash::side_by_side;
-use crate::harness::{Bed, Ran};
+use crate::harness::{Bed, Ran, wait_for};
 
 const RUN: &str = "20260101T000000Z-five-0001";
 
@@ -397,4 +397,94 @@ fn a_state_that_is_lost_or_torn_or_only_touched_stops_nothing() {
         assert!(bed.outside.join("second").exists(), "{harmless}");
         bed.orch(["audit", TWO]).run().expect(0);
     });
+}
+
+/// What a watcher was doing when a signal ended it: at work, or waiting for files.
+const LONG: [(&str, &str); 2] = [
+    (
+        "command: [sh, -c, 'echo x >> ../outside/count; [ -e ../outside/go ] || exec sleep 600']",
+        "count",
+    ),
+    (
+        "wait_for: {glob: go, timeout_sec: 9000, poll_ms: 600000}",
+        "none",
+    ),
+];
+
+#[test]
+fn only_a_crash_is_an_interruption_and_a_put_back_is_none() {
+    for (work, count) in LONG {
+        for (signal, crashed) in [("TERM", false), ("INT", false), ("KILL", true)] {
+            let bed = Bed::new();
+            bed.write(
+                "specs/one.yaml",
+                format!(
+                    "version: \"1\"\nname: one\nsteps:\n  - name: long\n    {work}\n    on: {{success: {{goto: _end}}, interrupted: {{goto: other}}}}\n  - {{name: other, command: [touch, ../outside/other]}}\n"
+                ),
+            );
+            bed.drop_task("one", "go", format!("---\nrun: {RUN}\n---\nplease"));
+            let watch = bed.watch(&[]);
+            let log = format!("logs/{RUN}.jsonl");
+            wait_for("the step to be begun", || {
+                bed.has(&log) && bed.read(&log).contains("entered") && count_is(&bed, count, 1)
+            });
+            watch.signal(signal);
+            watch.wait();
+            let put_back = bed.read(&log).contains("\"event\":\"put_back\"");
+            assert_eq!(put_back, !crashed, "{signal} {work}: {}", bed.read(&log));
+            std::fs::write(bed.outside.join("go"), "").unwrap();
+            bed.write("go", "");
+            drain(&bed, None).expect(0);
+            assert_eq!(
+                bed.outside.join("other").exists(),
+                crashed,
+                "{signal} {work}"
+            );
+            let begun = if crashed { 1 } else { 2 };
+            assert!(count_is(&bed, count, begun), "{signal} {work}");
+            let state = state(&bed);
+            assert_eq!(state["visits"]["long"], 1, "{signal} {work}");
+            bed.orch(["audit", RUN]).run().expect(0);
+        }
+    }
+}
+
+/// A wait leaves no traces of its own.
+fn count_is(bed: &Bed, file: &str, wanted: usize) -> bool {
+    file == "none" || bed.count_lines(file) == wanted
+}
+
+/// Two items side by side: one is blocked while the other still has to be tried again.
+#[test]
+fn a_retry_beside_a_block_goes_on() {
+    let bed = Bed::new();
+    bed.write(
+        "specs/one.yaml",
+        r#"
+version: "1"
+name: one
+steps:
+  - name: all
+    for_each:
+      items: [blocks, retries]
+      max_parallel: 2
+      steps:
+        - name: work
+          command: [sh, -c, 'if [ "$1" = blocks ]; then until [ -e ../outside/tried ]; do sleep 0.01; done; printf no; elif [ -e ../outside/tried ]; then echo yes; else touch ../outside/tried; exit 1; fi', x, "${item}"]
+          retries: {max: 9, delay_ms: 2000}
+          ensures: [{check: "output != 'no'", reason: "it says no"}]
+"#,
+    );
+    bed.drop_task("one", "go", format!("---\nrun: {RUN}\n---\nplease"));
+    bed.orch(["watch", "--drain", "--jobs", "2", "--durability", "process"])
+        .run()
+        .expect(4);
+    let state = state(&bed);
+    assert_eq!(state["status"], "blocked", "{state}");
+    assert_eq!(state["blocks"].as_array().unwrap().len(), 1);
+    let done = &state["step_results"]["all"][1]["work"];
+    assert_eq!(
+        (&done["output"], &done["attempt"]),
+        (&"yes\n".into(), &2.into())
+    );
 }

@@ -181,7 +181,8 @@ struct Seen {
 /// An event that fits the state, if there is one.
 fn legal(player: &mut Player, dice: &mut Dice) -> Option<Vec<Effect>> {
     let state = &player.state;
-    let begun: Vec<&Pending> = state.pending.iter().filter(|p| p.attempts > 0).collect();
+    let under_way = |p: &&Pending| p.attempts > 0 && !p.put_back;
+    let begun: Vec<&Pending> = state.pending.iter().filter(under_way).collect();
     let open: Vec<&Pending> = match state.status {
         RunStatus::Running => state.pending.iter().collect(),
         _ => begun.clone(),
@@ -192,13 +193,21 @@ fn legal(player: &mut Player, dice: &mut Dice) -> Option<Vec<Effect>> {
     }
     let pending = dice.pick(&open).clone();
     let running = state.status == RunStatus::Running;
-    let effects = match (pending.attempts, dice.roll(10)) {
+    let effects = match (pending.attempts, dice.roll(11)) {
+        _ if pending.put_back => player.enter(&pending),
         (0, _) => player.enter(&pending),
         (1 | 2, 0) if running => player.enter(&pending),
-        (1 | 2, 1) if running => player.apply(Event::Retried {
+        (1..=3, 1) => player.apply(Event::Retried {
             task: pending.task.clone(),
             attempt: pending.attempts + 1,
         }),
+        (1..=3, 10) => {
+            let given_up = Event::PutBack {
+                task: pending.task.clone(),
+                attempt: pending.attempts,
+            };
+            player.apply(given_up)
+        }
         (_, 2 | 3) => {
             let code = dice.pick(&[&1, &2, &7]);
             let mut failed = result(&pending, *code);

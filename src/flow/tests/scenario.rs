@@ -1,6 +1,6 @@
 //! Plays `tests/fixtures/flow/*.yaml`: a workflow, and what each event must bring about.
 //!
-//! `do` is `create`, `enter A`, `finish A`, `retry A`, `resume`, `cancel`, `stop`, `intrude`, `correct`
+//! `do` is `create`, `enter A`, `finish A`, `retry A`, `put-back A`, `resume`, `cancel`, `stop`, `intrude`, `correct`
 //! or `reset`; `A[0]` is the step of an item. `changes` are those of a `finish`, `set` of a `correct`.
 //! People: `ask A`, `approve A`, `reject A`, `reply A`, `reopen`. `pass A` and `fail A` are an `enter`
 //! that runs just that, and a `finish`.
@@ -123,6 +123,10 @@ fn perform(
             attempt: pending.attempts + 1,
             task: pending.task,
         }),
+        "put-back" => player.apply(Event::PutBack {
+            attempt: pending.attempts,
+            task: pending.task,
+        }),
         "finish" => player.finish_with(&pending, ended(line, &pending, 0), line.changes.clone()),
         "pass" => through(player, line, &pending, 0),
         "fail" => through(player, line, &pending, 1),
@@ -183,6 +187,7 @@ fn find(player: &Player, who: &str, attempt: Option<u32>) -> Pending {
         attempts: 0,
         since: None,
         asks: None,
+        put_back: false,
     });
     pending.attempts = attempt.unwrap_or(pending.attempts);
     pending
