@@ -59,6 +59,15 @@ impl Locked {
         Ok(try_exclusive(&file)?.then_some(Locked(file)))
     }
 
+    /// Locks the file, however long that takes.
+    ///
+    /// # Errors
+    /// If the lock cannot be asked for at all.
+    pub fn wait(file: File) -> io::Result<Locked> {
+        wait_exclusive(&file)?;
+        Ok(Locked(file))
+    }
+
     /// The file.
     #[must_use]
     pub fn file(&self) -> &File {

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::confine::Wish;
@@ -25,7 +26,7 @@ use crate::mailbox::Mailbox;
 use crate::registry::Registry;
 use crate::specs::{self, Folder, Pinned, Recorder, is_inside_specs};
 use crate::state::{Effect, Event, Pending, RunState};
-use crate::store::{PATIENCE, RunDir, Spec};
+use crate::store::{PATIENCE, RunDir, Runs, Spec};
 use crate::task::TaskName;
 use crate::workflow::model::{Step, Work};
 use crate::workflow::{self, Cel, Workflow};
@@ -35,6 +36,42 @@ use crate::workflow::{self, Cel, Workflow};
 pub fn fresh_id(workflow: &str, now: Timestamp, random: &Uuid) -> String {
     let stamp = now.strftime("%Y%m%dT%H%M%SZ");
     format!("{stamp}-{workflow}-{:04x}", random.as_u128() & 0xffff)
+}
+
+/// The run of a singleton that has the same input and is not finished.
+///
+/// # Errors
+/// There is an unfinished one of another input.
+pub fn unfinished(
+    runs: &Runs,
+    workflow: &Workflow,
+    input: Option<&Value>,
+) -> Result<Option<String>> {
+    if !workflow.singleton {
+        return Ok(None);
+    }
+    // As a run keeps it that was given none.
+    let input = input.cloned().unwrap_or_else(|| json!({}));
+    for id in runs.list()?.into_iter().rev() {
+        let Ok(state) = runs.open(&id).and_then(|run| run.peek()) else {
+            continue;
+        };
+        if state.workflow_name != workflow.name.value || state.status.is_final() {
+            continue;
+        }
+        let given = state.variables.get("input");
+        if given == Some(&input) {
+            return Ok(Some(id));
+        }
+        let name = &workflow.name.value;
+        let given = given.cloned().unwrap_or_default();
+        let message = format!(
+            "workflow `{name}` has one run at a time: `{id}` is not finished, of the input {given}, and this is of {input}"
+        );
+        let hint = format!("`orch resume {id}` goes on with it, `orch cancel {id}` ends it");
+        return Err(Fault::new(Kind::Usage, message).hint(hint));
+    }
+    Ok(None)
 }
 
 /// The present moment as events carry it.

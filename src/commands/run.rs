@@ -48,7 +48,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
     let mailbox = Mailbox::new(root.clone(), Disk::new(Durability::Power));
     let runs = Runs::new(root.clone(), Disk::new(Durability::Power));
     let mut agent = Some(AgentName::parse(&workflow.name.value)?);
-    let run_id = match order.unfinished(&runs, &workflow)? {
+    let run_id = match runs::unfinished(&runs, &workflow, order.input.as_ref())? {
         Some(earlier) => {
             agent = None;
             super::refuse_to_agents("run")?;
@@ -137,36 +137,6 @@ impl Order {
             .submit(&agent, &TaskName::parse(&run_id)?, &text)
             .map_err(|e| Fault::io("put a task in", format!("inbox/{agent}"), &e))?;
         Ok(run_id)
-    }
-
-    /// The run of a singleton that has the same input and is not finished; one of another input is an
-    /// error.
-    fn unfinished(&self, runs: &Runs, workflow: &Workflow) -> Result<Option<String>> {
-        if !workflow.singleton {
-            return Ok(None);
-        }
-        // As a run keeps it that was given none.
-        let input = self.input.clone().unwrap_or_else(|| json!({}));
-        for id in runs.list()?.into_iter().rev() {
-            let Ok(state) = runs.open(&id).and_then(|run| run.peek()) else {
-                continue;
-            };
-            if state.workflow_name != workflow.name.value || state.status.is_final() {
-                continue;
-            }
-            let given = state.variables.get("input");
-            if given == Some(&input) {
-                return Ok(Some(id));
-            }
-            let name = &workflow.name.value;
-            let given = given.cloned().unwrap_or_default();
-            let message = format!(
-                "workflow `{name}` has one run at a time: `{id}` is not finished, of the input {given}, and this is of {input}"
-            );
-            let hint = format!("`orch resume {id}` goes on with it, `orch cancel {id}` ends it");
-            return Err(Fault::new(Kind::Usage, message).hint(hint));
-        }
-        Ok(None)
     }
 }
 

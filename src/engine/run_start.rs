@@ -1,6 +1,7 @@
 //! The start of a run: its id is written down first, then its folder is made, then its first steps
 //! are dropped. Whatever dies in between is gone on with under the same id.
 
+use std::fs::File;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::attempt::Desk;
 use super::{Engine, Notice};
 use crate::error::{Fault, Kind, Result};
+use crate::lock::Locked;
 use crate::mailbox::{Claim, Commit};
 use crate::process::Woken;
 use crate::record::{Record, Status};
@@ -43,11 +45,13 @@ impl Engine {
                 Err(fault) => return self.reject(claim, fault, desk),
             },
         };
-        if begun.is_none()
-            && let Err(fault) = self.would_start(&agent, &word, &task.header)
-        {
-            return self.reject(claim, fault, desk);
-        }
+        let (run_id, _alone) = match begun {
+            Some(_) => (run_id, None),
+            None => match self.would_start(&agent, &word, &task.header, run_id) {
+                Ok(start) => start,
+                Err(fault) => return self.reject(claim, fault, desk),
+            },
+        };
         let mut record = self.blank_record(&claim, 1, Status::Started, None);
         record.run = Some(run_id.clone());
         let started = || -> Result<()> {
@@ -59,8 +63,15 @@ impl Engine {
         self.finish_start(claim, &record, committed, started, desk);
     }
 
-    /// Whether a run can be made of this task, before anything is made.
-    fn would_start(&self, agent: &AgentName, word: &str, header: &Header) -> Result<()> {
+    /// Whether a run can be made of this task, before anything is made. Of a singleton it is the one
+    /// that is not finished; until that can be seen, nobody else starts one.
+    fn would_start(
+        &self,
+        agent: &AgentName,
+        word: &str,
+        header: &Header,
+        run_id: String,
+    ) -> Result<(String, Option<Locked>)> {
         if agent.is_reserved() && !self.registry.is_human(agent) {
             let message = format!("`inbox/{agent}/` takes steps of runs and nothing else");
             return Err(Fault::new(Kind::InvalidTask, message)
@@ -68,7 +79,27 @@ impl Engine {
         }
         let (workflow, spec) = runs::load_runnable(&self.mailbox.root.path, word)?;
         values::context(&workflow, &header.context)?;
-        values::check_input(&workflow, &spec, header.input.as_ref())
+        values::check_input(&workflow, &spec, header.input.as_ref())?;
+        if !workflow.singleton {
+            return Ok((run_id, None));
+        }
+        let folder = self.mailbox.root.workspace.path();
+        let alone = File::open(folder).and_then(Locked::wait);
+        let alone = alone.map_err(|e| Fault::io("lock", folder, &e))?;
+        let run_id = match runs::unfinished(&self.runs, &workflow, header.input.as_ref())? {
+            Some(earlier) if header.run.as_ref().is_some_and(|id| *id != earlier) => {
+                let message = format!(
+                    "workflow `{word}` has one run at a time, and `{earlier}` has just begun"
+                );
+                let hint = format!(
+                    "`orch resume {earlier}` goes on with it, `orch cancel {earlier}` ends it"
+                );
+                return Err(Fault::new(Kind::Busy, message).hint(hint));
+            }
+            Some(earlier) => earlier,
+            None => run_id,
+        };
+        Ok((run_id, Some(alone)))
     }
 
     fn finish_start(

@@ -282,7 +282,7 @@ pub const ATTEMPTS: &[Attempt] = &[
     ),
     a(
         "trace orch",
-        "py 'import ctypes; l = ctypes.CDLL(None); r = l.ptrace(16, '$ORCH', 0, 0); r == 0 and l.ptrace(17, '$ORCH', 0, 0); assert r == 0'",
+        "py 'import ctypes; l = ctypes.CDLL(None); assert l.ptrace(0x4206, '$ORCH', 0, 0) == 0'",
         Held,
         Happens,
     ),

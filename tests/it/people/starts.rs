@@ -54,3 +54,27 @@ fn a_singleton_goes_on_with_the_same_input_and_refuses_another() {
     orch(&bed, &["run", "w", "--input", "b.yaml"]).expect(4);
     assert_eq!(bed.ls("workspace").len(), 2);
 }
+
+#[test]
+fn a_singleton_has_one_run_however_many_tasks_ask_for_it() {
+    let bed = bed(&format!(
+        "singleton: true\nsteps:\n{}",
+        says("write", "x", "    approval: plan\n")
+    ));
+    let input = |n: u32| format!("---\ninput: {{n: {n}}}\n---\nplease\n");
+    for name in ["a", "b", "c", "d"] {
+        bed.drop_task("w", name, input(1));
+    }
+    orch(&bed, &["watch", "--drain", "--jobs", "4"]).expect(4);
+    let id = only_run(&bed);
+    for name in ["a", "b", "c", "d"] {
+        assert_eq!(bed.record(&format!("w/{name}"))["run"], id.as_str());
+    }
+    bed.drop_task("w", "other", input(2));
+    orch(&bed, &["watch", "--drain"]);
+    assert_eq!(bed.status("w/other"), "rejected");
+    let told = bed.record("w/other")["error"].to_string();
+    has(&told, &[&id, "one run at a time"]);
+    assert_eq!(counts(&bed), ["write"]);
+    assert_eq!(only_run(&bed), id);
+}
