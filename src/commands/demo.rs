@@ -5,6 +5,7 @@
 //! announced fails the demo.
 
 mod four_pass;
+mod lifecycle;
 mod played;
 
 use std::fs;
@@ -75,6 +76,7 @@ impl Stage {
         self.mistakes_are_told()?;
         self.a_workflow_decides()?;
         self.four_passes()?;
+        self.a_governed_lifecycle()?;
         self.how_it_stands()?;
         println!(
             "\n{} all of it was done with files: no server, no database.\nNext: `orch init` in a folder of yours, then `orch watch`.",

@@ -19,8 +19,9 @@
 //! | 4, 4.3 one agent in a cycle, with the document | `the_agent_gets_the_document_as_it_stands`, `however_many_jobs_one_agent_works` |
 //! | 4.4 validation of outputs | `liars::an_answer_that_is_not_what_was_asked_for_changes_nothing` |
 //! | 4.5 completed is final | `people::a_completed_run_is_final` |
-//! | every rule, with any agent and any person | `random::` |
+//! | every rule, with any agent and any person | `chance::` |
 
+mod chance;
 mod liars;
 mod people;
 
