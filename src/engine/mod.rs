@@ -12,6 +12,7 @@ mod actions;
 mod answer;
 mod attempt;
 mod collect;
+mod dirs;
 mod fence;
 mod masked;
 mod notice;
@@ -113,6 +114,7 @@ pub struct Engine {
     hosts: Mutex<run::Hosts>,
     processes: Processes,
     together: Together,
+    dirs: dirs::Dirs,
     watcher_id: String,
     options: Options,
     listener: Arc<Listener>,
@@ -173,6 +175,7 @@ impl Engine {
             registry,
             processes,
             together: Together::default(),
+            dirs: dirs::Dirs::default(),
             watcher_id,
             options,
             listener,

@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Engine;
-use super::worker::DirLock;
 use crate::confine::Wish;
 use crate::error::{Fault, Kind, Result};
-use crate::lock::Locked;
 use crate::mailbox::{PROMPT, file_name};
 use crate::mask::Masker;
 use crate::process::Limits;
@@ -43,7 +41,7 @@ pub struct Plan {
     pub chain: Option<Chain>,
     /// Whether `task` is the claimed file as it is; a step's prompt is made when it is claimed.
     pub as_dropped: bool,
-    /// Whether one task at a time works in `dir`.
+    /// Whether `dir` is worked in by one task at a time, or by steps of one run.
     pub exclusive: bool,
     /// The copy of the canonical document that a step of a run gets.
     pub document: Option<Document>,
@@ -208,20 +206,6 @@ impl Engine {
                 .map(|time| time.0),
             output: limits.output.0,
             grace: limits.grace.0,
-        }
-    }
-}
-
-impl Plan {
-    /// One task at a time works in a folder.
-    pub(super) fn lock_dir(&self) -> Result<DirLock> {
-        let Some(dir) = self.dir.as_ref().filter(|_| self.exclusive) else {
-            return Ok(DirLock::NotNeeded);
-        };
-        let locked = dir.reopen().and_then(Locked::try_new);
-        match locked.map_err(|e| Fault::io("lock", dir.path(), &e))? {
-            Some(lock) => Ok(DirLock::Held(lock)),
-            None => Ok(DirLock::Busy),
         }
     }
 }

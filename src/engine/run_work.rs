@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::{Began, Desk, Tried, stamp};
+use super::dirs::DirLock;
 use super::plan::Plan;
 use super::run::Host;
 use super::waiting::Wait;
-use super::worker::{DirLock, Finished};
+use super::worker::Finished;
 use super::{Engine, Notice};
 use crate::actions::Looked;
 use crate::error::{Fault, Kind, Result};
@@ -269,7 +270,8 @@ impl Engine {
         }
     }
 
-    /// One task at a time works in a folder: the others wait for it, until orch stops.
+    /// One task at a time works in a folder, or the steps of one run: the others wait for it, until
+    /// orch stops.
     pub(super) fn wait_for_dir(
         &self,
         claim: &Claim,
@@ -277,7 +279,7 @@ impl Engine {
         desk: &Desk,
     ) -> Result<Option<DirLock>> {
         loop {
-            match plan.lock_dir()? {
+            match self.dirs.lock(plan)? {
                 DirLock::Busy => {}
                 lock => return Ok(Some(lock)),
             }

@@ -13,11 +13,11 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::attempt::{Desk, Tried};
+use super::dirs::DirLock;
 use super::plan::Plan;
 use super::queue::{Item, Name, Queue, Work};
 use super::{Engine, Notice};
 use crate::error::{Fault, Kind};
-use crate::lock::Locked;
 use crate::mailbox::{Adoption, Claim, Commit, Look, Next, TASK, file_name};
 use crate::process::{Wake, Woken};
 use crate::record::{Record, Status};
@@ -91,7 +91,7 @@ impl Engine {
                         .claim_and(held, item, |claim| self.work_on_run(claim, &task, desk));
                 }
                 let plan = self.plan(&held.folders().agent, held.name(), &held.bytes);
-                let dir_lock = match plan.as_ref().map(Plan::lock_dir) {
+                let dir_lock = match plan.as_ref().map(|plan| self.dirs.lock(plan)) {
                     Ok(Ok(lock)) => lock,
                     Ok(Err(fault)) => {
                         // The folder cannot be had at all: that is the task's answer.
@@ -228,7 +228,7 @@ impl Engine {
             return Ok(());
         }
         match self.plan(agent, &claim.name, &claim.bytes) {
-            Ok(plan) => match plan.lock_dir() {
+            Ok(plan) => match self.dirs.lock(&plan) {
                 Ok(DirLock::Busy) => self.mailbox.put_back(claim)?,
                 Ok(_lock) => self.see_through(claim, &plan, attempt, desk),
                 Err(fault) => self.reject(claim, fault, desk),
@@ -427,16 +427,6 @@ impl Engine {
             }
         }
     }
-}
-
-/// Whether the folder that a task works in is free.
-pub(super) enum DirLock {
-    /// The task names no folder of its own.
-    NotNeeded,
-    /// It is ours while this lives.
-    Held(#[expect(dead_code, reason = "held for its drop")] Locked),
-    /// Another task works there.
-    Busy,
 }
 
 impl Finished {

@@ -427,3 +427,44 @@ steps:
         "nothing ran that could replace it"
     );
 }
+
+#[test]
+fn steps_side_by_side_share_a_dir_that_is_closed_to_everybody_else() {
+    let bed = bed(r#"steps:
+  - name: each
+    for_each:
+      items: [a, b]
+      as: it
+      max_parallel: 2
+      steps:
+        - {name: work, dir: app, command: [sh, work.sh]}
+"#);
+    let app = bed.outside.join("app");
+    fs::create_dir(&app).unwrap();
+    bed.settings(&format!("dirs: {{app: {{path: {}}}}}\n", app.display()));
+    let mut gate = Gate::new(&bed, "gate");
+    fs::write(app.join("work.sh"), gate.wait_here(&bed)).unwrap();
+    bed.script("a", &format!("{}; cat", gate.wait_here(&bed)));
+    let _watcher = bed.watch(&["--jobs", "6"]);
+    bed.orch(["run", "w", "--detach"]).run().expect(0);
+    wait_for_started(&bed, 2);
+    // Another run of the same workflow, and a task of no run, find the dir taken.
+    bed.orch(["run", "w", "--detach"]).run().expect(0);
+    bed.drop_task("a", "x", "---\ndir: app\n---\nwork");
+    bed.drop_task("echo", "y", "hello");
+    wait_for("a task that needs no dir", || {
+        bed.has("processed/echo/y.task")
+    });
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(bed.count_lines("started"), 2);
+    // What is let through beyond the two is for those that come after them, in whatever order.
+    gate.let_through(1);
+    wait_for("one of the two to end", || {
+        bed.ls("processed/shell").len() == 1
+    });
+    assert_eq!(bed.count_lines("started"), 2, "one is still at work");
+    gate.let_through(4);
+    wait_for("the others", || {
+        bed.count_lines("started") == 5 && bed.ls("processed/shell").len() == 4
+    });
+}
