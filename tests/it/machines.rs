@@ -16,13 +16,16 @@ use serde_json::Value;
 use crate::harness::{Bed, Ran};
 
 /// Answers for the step at hand: `answers/STEP.N` at its Nth call, else `answers/STEP`. A file that
-/// begins with `#!` is executed where the agent works, any other is printed.
+/// begins with `#!` is executed where the agent works, with what it was sent in the file `$PROMPT`;
+/// any other is printed.
 const ACTOR: &str = r#"
 step=${ORCH_TASK##*/}; step=${step#*.}; step=${step#*-}
 here=ANSWERS
 echo "$step" >> "$here.calls"
 count=$(grep -cx "$step" "$here.calls")
-cat > "$here.prompt.$step.$count"
+export PROMPT="$here.sent.$$"
+cat > "$PROMPT"
+ln -f "$PROMPT" "$here.prompt.$step.$count"
 for answer in "$here/$step.$count" "$here/$step"; do
   [ -e "$answer" ] || continue
   case $(head -c 2 "$answer") in
