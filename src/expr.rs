@@ -4,6 +4,11 @@
 //! times. Parsing and evaluating happen on a thread of their own with a large stack, because the
 //! engine recurses and an overflow could not be caught. Nothing here reads a file, a clock or the
 //! environment, and a guard that cannot be evaluated is a fault, never `false`.
+//!
+//! Which parts of a guard are needed is CEL's to say: `a || true` and `a && false` have their value
+//! whatever `a` is, even where a key of it is missing. Where the missing key could change the
+//! outcome, it is a fault. Names that no run has are found when the workflow is checked, in every
+//! part.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;

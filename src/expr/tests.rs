@@ -345,3 +345,30 @@ fn the_trace_is_one_line() {
         "state.x == 2 => error: `state.x` is missing"
     );
 }
+
+#[test]
+fn a_missing_key_is_a_fault_wherever_it_could_change_the_outcome() {
+    let scope = Scope::new().with("state", json!({"a": 1}));
+    let ask = |text: &str| Expr::parse(text).unwrap().holds(&scope);
+    for decided in ["state.b == 1 || true", "true || state.b == 1"] {
+        assert_eq!(ask(decided), Ok(true), "{decided}");
+    }
+    for decided in ["state.b == 1 && false", "false && state.b == 1"] {
+        assert_eq!(ask(decided), Ok(false), "{decided}");
+    }
+    for open in [
+        "state.b == 1 || false",
+        "false || state.b == 1",
+        "state.b == 1 && true",
+        "true && state.b == 1",
+        "state.b == 1 || state.c == 1",
+        "!(state.b == 1) || state.a == 2",
+    ] {
+        let fault = ask(open).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Missing, "{open}");
+        assert!(fault.message.contains("` is missing"), "{open}: {fault}");
+    }
+    // The names themselves are listed from every part, so that a check finds those that nobody has.
+    let expr = Expr::parse("nobody || true").unwrap();
+    assert!(expr.roots().contains("nobody"));
+}

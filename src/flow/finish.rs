@@ -9,6 +9,7 @@ use super::visit::{check, filled, gates, shown};
 use super::{Illegal, Run};
 use crate::error::{Fault, Kind};
 use crate::expr::Expr;
+use crate::output::{MAX_JSON_DEPTH, is_deeper};
 use crate::scope::Scope;
 use crate::state::{Block, Changes, Pending, Stage, StepResult, StepStatus};
 use crate::workflow::model::{Flow, Level, Row, StepId, Target, Text, Work};
@@ -335,12 +336,24 @@ fn changed(
     Ok(changed)
 }
 
-/// Puts a value at a path of fields, making the maps on the way.
+/// Puts a value at a path of fields, making the maps on the way; not where the document would be
+/// deeper than what is read back of it may be.
 pub(super) fn put(
     document: &mut Map<String, Value>,
     path: &str,
     value: Value,
 ) -> Result<(), String> {
+    let fields = path.split('.').count();
+    let left = MAX_JSON_DEPTH.checked_sub(fields);
+    if left.is_none_or(|left| is_deeper(&value, left)) {
+        return Err(format!(
+            "the document would be nested more than {MAX_JSON_DEPTH} levels deep"
+        ));
+    }
+    put_below(document, path, value)
+}
+
+fn put_below(document: &mut Map<String, Value>, path: &str, value: Value) -> Result<(), String> {
     let Some((first, rest)) = path.split_once('.') else {
         document.insert(path.to_owned(), value);
         return Ok(());
@@ -350,7 +363,7 @@ pub(super) fn put(
         *inner = Value::Object(Map::new());
     }
     match inner {
-        Value::Object(inner) => put(inner, rest, value),
+        Value::Object(inner) => put_below(inner, rest, value),
         _ => Err(format!("`{first}` is not a map")),
     }
 }
@@ -359,4 +372,30 @@ pub(super) fn put(
 fn uncatchable(result: &StepResult) -> Option<Fault> {
     let fault = result.error.as_ref()?;
     matches!(fault.kind, Kind::SafetyViolation | Kind::StateCorrupted).then(|| fault.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_makes_the_document_deeper_than_it_may_be() {
+        let deep = |levels: usize| {
+            (0..levels).fold(Value::Null, |inner, _| {
+                Value::Object(Map::from_iter([("x".to_owned(), inner)]))
+            })
+        };
+        for path in ["a", "a.b.c"] {
+            let fields = path.split('.').count();
+            let mut document = Map::new();
+            put(&mut document, path, deep(MAX_JSON_DEPTH - fields)).unwrap();
+            assert!(!is_deeper(&Value::Object(document.clone()), MAX_JSON_DEPTH));
+            let before = document.clone();
+            let why = put(&mut document, path, deep(MAX_JSON_DEPTH - fields + 1)).unwrap_err();
+            assert!(why.contains("64 levels"), "{why}");
+            assert_eq!(document, before);
+        }
+        let long = vec!["a"; MAX_JSON_DEPTH + 1].join(".");
+        assert!(put(&mut Map::new(), &long, Value::Null).is_err());
+    }
 }

@@ -50,19 +50,16 @@ pub fn find(root: &Path, word: &str) -> Result<Found> {
         .collect();
     match same.as_slice() {
         [] => Err(unknown(word, &files)),
-        [file] => load(root, file),
-        [one, other, ..] => {
-            let message = format!("`{word}` is both `{one}` and `{other}`");
-            Err(Fault::new(Kind::UnknownWorkflow, message).hint("rename one of them"))
-        }
+        [file, ..] => load(root, file),
     }
 }
 
 /// Reads one of [`workflows`].
 ///
 /// # Errors
-/// It cannot be read.
+/// It cannot be read, or another has its name and the other ending: nobody could say which is meant.
 pub fn load(root: &Path, file: &str) -> Result<Found> {
+    refuse_twins(root, file)?;
     match read_text(&root.join(file)).map_err(invalid)? {
         Some(text) => Ok(Found {
             file: file.to_owned(),
@@ -70,6 +67,18 @@ pub fn load(root: &Path, file: &str) -> Result<Found> {
         }),
         None => Err(no_file(root, file)),
     }
+}
+
+fn refuse_twins(root: &Path, file: &str) -> Result<()> {
+    let Some(stem) = stem(file).filter(|_| file.split('/').count() == 2) else {
+        return Ok(());
+    };
+    let twins = ENDINGS.map(|ending| format!("specs/{stem}{ending}"));
+    if twins.iter().all(|twin| root.join(twin).is_file()) {
+        let message = format!("`{stem}` is both `{}` and `{}`", twins[0], twins[1]);
+        return Err(Fault::new(Kind::UnknownWorkflow, message).hint("rename one of them"));
+    }
+    Ok(())
 }
 
 /// A path from the working directory; `specs/x.yaml` is also found from elsewhere.

@@ -29,6 +29,16 @@ pub(super) fn check(workflow: &Workflow, specs: &dyn Specs, out: &mut Gather<'_>
         let hint = "a workflow and an agent cannot share an inbox: rename one of them";
         out.hinted(workflow.name.place, message, hint);
     }
+    if let Some(stem) = stem_in_specs(out.file())
+        && stem != workflow.name.value
+    {
+        let name = &workflow.name.value;
+        let message = format!("the workflow is named `{name}`, and its file `{stem}`");
+        let hint = format!(
+            "a workflow in specs/ is found by its file, and its inbox by its name: write `name: {stem}`, or rename the file to `{name}.yaml`"
+        );
+        out.hinted(workflow.name.place, message, &hint);
+    }
     let mut files = Files {
         workflow,
         specs,
@@ -43,6 +53,16 @@ pub(super) fn check(workflow: &Workflow, specs: &dyn Specs, out: &mut Gather<'_>
     for step in &workflow.steps {
         files.step(step);
     }
+}
+
+/// The name of a file that lies in `specs/` itself, without its ending.
+fn stem_in_specs(file: &str) -> Option<&str> {
+    let (folder, name) = file.rsplit_once('/')?;
+    let is_specs = folder == "specs" || folder.ends_with("/specs");
+    let stem = name
+        .strip_suffix(".yaml")
+        .or_else(|| name.strip_suffix(".yml"))?;
+    is_specs.then_some(stem)
 }
 
 struct Files<'a, 't> {

@@ -165,6 +165,11 @@ pub(super) struct Gather<'t> {
 }
 
 impl<'t> Gather<'t> {
+    /// The file, as the user knows it.
+    pub(super) fn file(&self) -> &'t str {
+        self.file
+    }
+
     pub(super) fn new(file: &'t str, text: &'t str) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let ends = text.match_indices('\n').map(|(index, _)| index + 1);

@@ -42,6 +42,11 @@ pub fn step(field: &str) -> String {
     format!("version: \"1\"\nname: w\nsteps:\n  - name: a\n    command: [x]\n    {field}\n")
 }
 
+/// The workflow `bad`, with a fault in line 6.
+fn bad() -> String {
+    step("colour: red").replace("name: w", "name: bad")
+}
+
 #[test]
 fn a_good_workflow_is_fine_by_name_and_by_path() {
     let bed = bed();
@@ -65,6 +70,7 @@ fn a_good_workflow_is_fine_by_name_and_by_path() {
 fn all_faults_are_shown_at_once_with_place_line_and_hint() {
     let bed = bed();
     let text = GOOD
+        .replace("name: good", "name: w")
         .replace("agent: coder", "agent: codr")
         .replace("goto: fix", "goto: fxi")
         .replace("on_limit", "on_limt")
@@ -94,11 +100,17 @@ fn a_fault_in_an_expression_points_into_it() {
     let bed = bed();
     let ran = check(
         &bed,
-        GOOD.replace("'exit_code == 0 &&", "'exit_code == 0 & &"),
+        GOOD.replace("name: good", "name: w")
+            .replace("'exit_code == 0 &&", "'exit_code == 0 & &"),
     )
     .expect(65);
     assert!(ran.stdout.contains("specs/w.yaml:12:"), "{}", ran.stdout);
-    let missing = check(&bed, GOOD.replace("visits.fix", "visits.fxi")).expect(65);
+    let missing = check(
+        &bed,
+        GOOD.replace("name: good", "name: w")
+            .replace("visits.fix", "visits.fxi"),
+    )
+    .expect(65);
     assert!(missing.stdout.contains("specs/w.yaml:12:33"), "{missing:?}");
     assert!(missing.stdout.contains("did you mean `fix`?"));
 }
@@ -153,7 +165,7 @@ fn json_says_the_same() {
     assert_eq!(good["workflows"][0]["name"], "good");
     assert_eq!(good["workflows"][0]["steps"], 3);
     assert!(good["workflows"][0]["transitions"].as_u64().unwrap() > 3);
-    bed.write("specs/bad.yaml", step("colour: red"));
+    bed.write("specs/bad.yaml", bad());
     let words = ["check", "bad", "none", "--json"];
     let bad = parse(bed.orch(words).run().expect(65));
     let fault = &bad["workflows"][0]["faults"][0];
@@ -350,7 +362,7 @@ fn a_drawing_goes_to_standard_output_and_faults_do_not() {
     }
     let plain = bed.orch(["graph", "good"]).run().expect(0);
     assert!(plain.stdout.starts_with("flowchart TD\n"));
-    bed.write("specs/bad.yaml", step("colour: red"));
+    bed.write("specs/bad.yaml", bad());
     let ran = bed.orch(["graph", "bad"]).run().expect(65);
     assert!(ran.stdout.is_empty() && ran.stderr.contains("specs/bad.yaml:6:5"));
 }
@@ -361,10 +373,68 @@ fn doctor_names_workflows_that_are_not_valid() {
     bed.write("specs/good.yaml", GOOD);
     let ran = bed.orch(["doctor"]).run();
     assert!(ran.stdout.contains("workflow specs/good.yaml"), "{ran:?}");
-    bed.write("specs/bad.yaml", step("colour: red"));
+    bed.write("specs/bad.yaml", bad());
     let ran = bed.orch(["doctor"]).run().expect(1);
     assert!(
         ran.stdout.contains("`orch check specs/bad.yaml`"),
         "{ran:?}"
     );
+}
+
+#[test]
+fn a_workflow_has_the_name_of_its_file() {
+    let bed = bed();
+    bed.write("specs/other.yaml", GOOD);
+    let why = "the workflow is named `good`, and its file `other`";
+    let ran = bed.orch(["check", "other"]).run().expect(65);
+    assert!(ran.stdout.contains(why), "{ran:?}");
+    assert!(ran.stdout.contains("specs/other.yaml:2:7"), "{ran:?}");
+    assert!(ran.stdout.contains("write `name: other`"), "{ran:?}");
+    let ran = bed.orch(["run", "other"]).run().expect(65);
+    assert!(ran.stderr.contains(why), "{ran:?}");
+    bed.drop_task("other", "go", "please");
+    bed.drain();
+    assert_eq!(bed.status("other/go"), "rejected");
+    assert_eq!(bed.ls("workspace"), [""; 0]);
+    let ran = bed.orch(["doctor"]).run();
+    assert!(
+        ran.stdout.contains("orch check specs/other.yaml"),
+        "{ran:?}"
+    );
+    // So two files cannot have one name, and with two endings the word is refused.
+    bed.write("specs/good.yaml", GOOD);
+    bed.orch(["check", "good"]).run().expect(0);
+    bed.write("specs/good.yml", GOOD);
+    for words in [["check", "good"], ["run", "good"]] {
+        let ran = bed.orch(words).run().expect(65);
+        let told = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(
+            told.contains("is both `specs/good.yaml` and `specs/good.yml`"),
+            "{ran:?}"
+        );
+    }
+    let ran = bed.orch(["doctor"]).run();
+    assert!(ran.stdout.contains("is both `specs/good.yaml`"), "{ran:?}");
+    // Elsewhere a file may have any name: it is found by its path alone.
+    bed.write("drafts/other.yaml", GOOD);
+    let path = bed.root.join("drafts/other.yaml");
+    bed.orch(["check", path.to_str().unwrap()]).run().expect(0);
+}
+
+#[test]
+fn a_root_that_nobody_has_is_found_wherever_it_stands_in_a_guard() {
+    let bed = bed();
+    for guard in [
+        "nobody || true",
+        "true || nobody.x == 1",
+        "false && nobody",
+        "exit_code == 0 ? true : nobody",
+    ] {
+        let text = step(&format!("next: [{{if: '{guard}', goto: _end}}]"));
+        let ran = check(&bed, text).expect(65);
+        assert!(
+            ran.stdout.contains("there is no `nobody` for expressions"),
+            "{guard}: {ran:?}"
+        );
+    }
 }
