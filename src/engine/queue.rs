@@ -492,3 +492,7 @@ impl State {
         None
     }
 }
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

@@ -3,6 +3,7 @@
 //! Except where the clock itself is meant, `poll_ms` is so long that only the kernel can have told.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -55,6 +56,25 @@ fn until_waiting(bed: &Bed, how_many: usize) {
     });
 }
 
+/// Waits until a watcher is told by the kernel what happens in this folder, and has nothing to do:
+/// what comes from then on, only an event can show.
+fn until_watched(pid: i32, folder: &std::path::Path) {
+    let ino = format!(" ino:{:x} ", fs::metadata(folder).unwrap().ino());
+    wait_for("the folder to be watched", || {
+        let open = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
+        let infos = open.filter_map(|fd| fs::read_to_string(fd.ok()?.path()).ok());
+        let mut lines = infos.filter(|info| info.contains("inotify wd:"));
+        lines.any(|info| info.contains(&ino))
+    });
+    let (mut spent, mut since) = (ticks(pid), Instant::now());
+    wait_for("the watcher to be idle", || {
+        if ticks(pid) != spent {
+            (spent, since) = (ticks(pid), Instant::now());
+        }
+        since.elapsed() > Duration::from_millis(400)
+    });
+}
+
 fn until_ended(bed: &Bed, run: &str, status: &str) {
     wait_for("the run to end", || state(bed, run)["status"] == status);
 }
@@ -77,9 +97,10 @@ fn a_wait_wakes_on_the_file_and_says_what_it_found() {
         "steps:\n  - {{name: wait, wait_for: {{glob: 'drop/*.txt', min_count: 2, {NEVER}}}}}\n  - {{name: use, when: {{if: 'steps.wait.files.size() == 2'}}, command: [echo, \"${{steps.wait.files}}\", \"${{steps.wait.files[0]}}\", \"${{steps.wait.poll_count}}\"]}}\n"
     ));
     bed.write("drop/a.txt", "");
-    let _watch = bed.watch(&[]);
+    let watch = bed.watch(&[]);
     let run = start(&bed);
     until_waiting(&bed, 1);
+    until_watched(watch.pid(), &bed.root.join("drop"));
     bed.write("drop/other.md", "");
     bed.write("drop/b.txt", "");
     until_ended(&bed, &run, "succeeded");
@@ -128,9 +149,10 @@ fn a_wait_wakes_in_folders_that_come_later_and_in_those_that_are_replaced() {
 #[test]
 fn a_whole_tree_that_is_moved_in_ends_a_wait() {
     let bed = waits_for("in/deep/*.txt");
-    let _watch = bed.watch(&[]);
+    let watch = bed.watch(&[]);
     let run = start(&bed);
     until_waiting(&bed, 1);
+    until_watched(watch.pid(), &bed.root);
     bed.write("aside/deep/x.txt", "");
     fs::rename(bed.root.join("aside"), bed.root.join("in")).unwrap();
     until_ended(&bed, &run, "succeeded");
@@ -216,6 +238,7 @@ fn a_drain_waits_for_the_waits() {
     let run = start(&bed);
     let drain = bed.orch(["watch", "--drain"]).start();
     until_waiting(&bed, 1);
+    until_watched(drain.pid(), &bed.root);
     bed.write("drop/x.txt", "");
     drain.wait().expect(0);
     assert_eq!(state(&bed, &run)["status"], "succeeded");
