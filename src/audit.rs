@@ -178,7 +178,7 @@ pub fn audit<'w>(run: &RunDir, workflow: impl Into<Option<&'w Workflow>>) -> Res
     }
     verify::artifacts(run, &derived.files, &mut audit);
     verify::snapshots(run, &derived.state, &mut audit);
-    verify::spec(run, &derived.state, &mut audit);
+    verify::specs(run, &derived, &mut audit);
     audit.decisions = decisions(run, &derived.state);
     Ok(audit)
 }

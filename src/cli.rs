@@ -245,6 +245,9 @@ pub struct Resume {
     /// Make the state anew from the log first
     #[arg(long)]
     pub repair: bool,
+    /// Go on with `specs/` as it is now, instead of the copy that the run began with
+    #[arg(long)]
+    pub update_spec: bool,
     /// Print the run's id and end; a watcher works on it
     #[arg(long, conflicts_with_all = ["timeout", "record"])]
     pub detach: bool,

@@ -127,6 +127,12 @@ points! {
     RunSpec = "run.spec",
     /// That file, or a folder of the spec, is made durable.
     RunSpecSync = "run.spec-sync",
+    /// The spec that a run had is moved out of the way for another.
+    RunSpecAside = "run.spec-aside",
+    /// The new one takes its place.
+    RunSpecRename = "run.spec-rename",
+    /// Both names are made durable.
+    RunSpecSyncFolder = "run.spec-sync-folder",
     /// Its log is made, empty.
     RunLogMake = "run.log-make",
     /// The names of the run's folder and log are made durable.

@@ -24,9 +24,9 @@ use crate::error::{Fault, Kind, Result};
 use crate::flow;
 use crate::mailbox::Mailbox;
 use crate::registry::Registry;
-use crate::specs::{self, Folder, Pinned, Recorder, is_inside_specs};
+use crate::specs::{self, Folder, Recorder, is_inside_specs};
 use crate::state::{Effect, Event, Pending, RunState};
-use crate::store::{PATIENCE, RunDir, Runs, Spec};
+use crate::store::{PATIENCE, RunDir, Runs, Spec, workflow_of};
 use crate::task::TaskName;
 use crate::workflow::model::{Step, Work};
 use crate::workflow::{self, Cel, Workflow};
@@ -154,20 +154,11 @@ fn spec_path(file: &str) -> String {
 /// Its copy was changed or is missing, or this orch finds it faulty.
 pub fn pinned(run: &RunDir) -> Result<Workflow> {
     let spec = run.spec()?;
-    let text = String::from_utf8_lossy(spec.workflow_bytes()).into_owned();
-    let file = spec.workflow.clone();
-    let pinned = Pinned::new(spec.files)?;
-    let checked = workflow::check(&file, &text, &pinned, &Cel);
-    let fault = checked.report.fault();
-    match (checked.workflow, fault) {
-        (Some(workflow), None) => Ok(workflow),
-        (_, fault) => {
-            let why = fault.map_or_else(|| "it cannot be read".to_owned(), |fault| fault.message);
-            let message = format!("run `{}` cannot go on with its workflow: {why}", run.id());
-            Err(Fault::new(Kind::WorkflowValidationError, message)
-                .hint("another version of orch began it, perhaps; start a new run"))
-        }
-    }
+    workflow_of(&spec).map_err(|why| {
+        let message = format!("run `{}` cannot go on with its workflow: {why}", run.id());
+        Fault::new(Kind::WorkflowValidationError, message)
+            .hint("another version of orch began it, perhaps; start a new run")
+    })
 }
 
 /// The agents, providers and settings that a run was begun with.

@@ -529,6 +529,8 @@ pub enum Event {
     SpecUpdated {
         /// The hash of its text.
         workflow_sha256: String,
+        /// The hash of the whole spec: of its manifest.
+        spec_sha256: String,
     },
 }
 

@@ -3,18 +3,18 @@
 //! A fault in a line does not end it: the chain is followed to the end, and the state for as long
 //! as every line could be applied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::told::entries;
 use super::{Audit, Fix, Issue, Transition};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::flow;
 use crate::record::FileEntry;
 use crate::state::{Effect, Event, RunState, Verdict};
-use crate::store::RunDir;
 use crate::store::log::{Line, Log, NO_LINE, Note, Raw};
+use crate::store::{Course, RunDir, adopted};
 use crate::workflow::Workflow;
 
 /// What a log adds up to.
@@ -29,6 +29,8 @@ pub(super) struct Derived {
     pub(super) whole: bool,
     /// Every artifact, with the last hash recorded for it.
     pub(super) files: BTreeMap<String, FileEntry>,
+    /// The hash of every spec that the run ever had.
+    pub(super) specs: BTreeSet<String>,
 }
 
 /// Replays a log; `wanted` is the number of the event that `state.json` is at.
@@ -39,9 +41,14 @@ pub(super) fn derive(
     wanted: Option<u64>,
     audit: &mut Audit,
 ) -> Result<Derived> {
+    let course = match workflow.map(|workflow| Course::new(run, workflow)) {
+        Some(Err(fault)) if fault.kind != Kind::SafetyViolation => return Err(fault),
+        // What was changed about an earlier spec is found where the specs are verified.
+        course => course.and_then(Result::ok),
+    };
     let mut walk = Walk {
         place: format!("logs/{}.jsonl", run.id()),
-        workflow,
+        course: course.as_ref(),
         audit,
         prev: NO_LINE.to_owned(),
         asked: wanted,
@@ -51,6 +58,7 @@ pub(super) fn derive(
             wanted_head: None,
             whole: true,
             files: BTreeMap::new(),
+            specs: BTreeSet::new(),
         },
     };
     match log {
@@ -73,7 +81,7 @@ pub(super) fn derive(
 
 struct Walk<'a> {
     place: String,
-    workflow: Option<&'a Workflow>,
+    course: Option<&'a Course<'a>>,
     audit: &'a mut Audit,
     /// The hash of the line before.
     prev: String,
@@ -135,9 +143,16 @@ impl Walk<'_> {
     }
 
     fn apply(&mut self, number: u64, line: &Line, hash: &str) {
-        let Some(workflow) = self.workflow.filter(|_| self.derived.whole) else {
+        let Some(course) = self.course.filter(|_| self.derived.whole) else {
             self.derived.whole = false;
             return;
+        };
+        let workflow = match course.at(&self.derived.state, &line.event) {
+            Ok(workflow) => workflow,
+            Err(fault) => {
+                self.derived.whole = false;
+                return self.find(number, &fault.message);
+            }
         };
         let before = std::mem::replace(&mut self.derived.state, flow::nothing());
         match flow::step(workflow, before.clone(), &line.at, &line.event) {
@@ -185,6 +200,8 @@ impl Walk<'_> {
 
     /// What a result tells: its artifacts, its issues and its fixes.
     fn tell(&mut self, line: &Line) {
+        let adopted = adopted(&line.event).map(str::to_owned);
+        self.derived.specs.extend(adopted);
         let (Event::Finished { result, .. }
         | Event::Answered {
             verdict: Verdict::Replied { result },

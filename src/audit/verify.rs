@@ -14,7 +14,9 @@ use super::derive::Derived;
 use crate::error::{Kind, Result};
 use crate::record::FileEntry;
 use crate::state::{RunState, RunStatus, VERSION};
-use crate::store::{RunDir, STATE_FILE, manifest, open_below, read_below, verified};
+use crate::store::{
+    RunDir, STATE_FILE, check_sealed, manifest_in, open_below, read_below, verified,
+};
 
 /// `state.json` as it is, and what it says if it can be read.
 pub(super) struct Kept {
@@ -229,34 +231,77 @@ pub(super) fn snapshots(run: &RunDir, state: &RunState, audit: &mut Audit) {
     }
 }
 
-/// Every file of the spec that the run is pinned to.
-pub(super) fn spec(run: &RunDir, state: &RunState, audit: &mut Audit) {
-    let folder = format!("workspace/{}/spec", run.id());
-    let list = format!("{folder}/MANIFEST.json");
-    let (manifest, top) = match manifest(run.dir()) {
+/// Every file of the spec that the run is pinned to, and of those that it had before.
+pub(super) fn specs(run: &RunDir, derived: &Derived, audit: &mut Audit) {
+    let state = &derived.state;
+    if let Some(latest) = spec(run, "spec", audit) {
+        let place = format!("workspace/{}/spec", run.id());
+        let recorded = state
+            .variables
+            .get("run")
+            .and_then(|run| run["spec_sha256"].as_str());
+        if recorded.is_some_and(|hash| hash != latest.sha256) {
+            let what = "it was changed after the run began";
+            audit.find(format!("{place}/MANIFEST.json"), what);
+        }
+        if state.seq > 0 && latest.workflow_sha256.as_ref() != Some(&state.workflow_sha256) {
+            let what = "it is not the workflow that the log names: the hash differs";
+            audit.find(format!("{place}/{}", latest.workflow), what);
+        }
+    }
+    let past = match run.past_specs() {
+        Ok(past) => past,
+        Err(fault) => return audit.find(format!("workspace/{}", run.id()), fault.message),
+    };
+    for folder in past {
+        let known = spec(run, &folder, audit);
+        if known.is_some_and(|found| !derived.specs.contains(&found.sha256)) {
+            let place = format!("workspace/{}/{folder}", run.id());
+            audit.find(place, "the log knows nothing of it");
+        }
+    }
+}
+
+/// What a manifest says.
+struct Listed {
+    sha256: String,
+    workflow: String,
+    workflow_sha256: Option<String>,
+}
+
+/// Every file of the spec in one folder of the run.
+fn spec(run: &RunDir, folder: &str, audit: &mut Audit) -> Option<Listed> {
+    let place = format!("workspace/{}/{folder}", run.id());
+    let list = format!("{place}/MANIFEST.json");
+    let (manifest, top) = match manifest_in(run.dir(), folder) {
         Ok(found) => found,
-        Err(fault) => return audit.find(list, fault.message),
+        Err(fault) => {
+            audit.find(list, fault.message);
+            return None;
+        }
     };
     let bytes = pretty(&manifest);
-    let recorded = state
-        .variables
-        .get("run")
-        .and_then(|run| run["spec_sha256"].as_str());
-    let replaced = recorded.is_some_and(|hash| hash != crate::store::sha256(&bytes));
-    if replaced || read_below(&top, "MANIFEST.json").ok().as_ref() != Some(&bytes) {
+    let before = audit.findings.len();
+    if read_below(&top, "MANIFEST.json").ok().as_ref() != Some(&bytes) {
         audit.find(&list, "it was changed after the run began");
     }
     for (path, expected) in &manifest.files {
         audit.hashes += 1;
         if let Err(why) = verified(&top, path, expected) {
-            audit.find(format!("{folder}/{path}"), format!("it {why}"));
+            audit.find(format!("{place}/{path}"), format!("it {why}"));
         }
     }
-    let workflow = manifest.files.get(&manifest.workflow);
-    if state.seq > 0 && workflow != Some(&state.workflow_sha256) {
-        let what = "it is not the workflow that the log names: the hash differs";
-        audit.find(format!("{folder}/{}", manifest.workflow), what);
+    // What is there beside the files that are listed.
+    if audit.findings.len() == before
+        && let Err(fault) = check_sealed(run.dir(), folder)
+    {
+        audit.find(&place, fault.message);
     }
+    Some(Listed {
+        sha256: crate::store::sha256(&bytes),
+        workflow_sha256: manifest.files.get(&manifest.workflow).cloned(),
+        workflow: manifest.workflow,
+    })
 }
 
 fn reading(error: &io::Error) -> String {

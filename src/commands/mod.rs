@@ -28,6 +28,7 @@ mod set;
 mod show;
 mod status;
 mod target;
+mod update_spec;
 mod watch;
 
 use std::path::Path;

@@ -55,7 +55,11 @@ pub(super) fn run(root: Option<&Path>, words: &cli::RunWord) -> Result<u8> {
     Ok(exit::DONE)
 }
 
-fn refuse_while_worked_on(mailbox: &Mailbox, id: &str, pending: &[Pending]) -> Result<()> {
+pub(super) fn refuse_while_worked_on(
+    mailbox: &Mailbox,
+    id: &str,
+    pending: &[Pending],
+) -> Result<()> {
     for Pending {
         agent, task, step, ..
     } in pending

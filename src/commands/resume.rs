@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::drive::{Drive, Tail, exit_code};
 use super::questions::say_blocked;
+use super::update_spec::{Updated, update_spec};
 use crate::cli;
 use crate::disk::{Disk, Durability};
 use crate::error::{Fault, Kind, Result, exit};
@@ -44,13 +45,21 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Resume) -> Result<u8> {
     if !words.repair {
         refuse_stopped(&run)?;
     }
-    let workflow = stopping(&mailbox, &run, None, runs::pinned(&run))?;
+    let mut workflow = stopping(&mailbox, &run, None, runs::pinned(&run))?;
     if words.repair {
         let state = run.lock(PATIENCE)?.rebuild(&workflow)?;
         eprintln!(
             "{run_id}: state.json is made anew from {} events",
             state.seq
         );
+    }
+    if words.update_spec {
+        let updated = update_spec(&mailbox, &run, &workflow);
+        let updated = stopping(&mailbox, &run, Some(&workflow), updated)?;
+        eprintln!("{run_id}: {}", updated.told());
+        if let Updated::To(new) = updated {
+            workflow = *new;
+        }
     }
     let mut tail = Tail::from_now(&root, &run_id, words.json)?;
     let went_on = go_on(&mailbox, &run, &workflow);
@@ -168,7 +177,7 @@ fn refuse_stopped(run: &RunDir) -> Result<()> {
     }
 }
 
-fn is_final(id: &str, status: RunStatus, state: &RunState) -> Fault {
+pub(super) fn is_final(id: &str, status: RunStatus, state: &RunState) -> Fault {
     let why = state
         .error
         .as_ref()

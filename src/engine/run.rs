@@ -109,6 +109,10 @@ impl Engine {
     pub(super) fn drop_pending(&self, run_id: &str, after: Option<u64>) -> Result<()> {
         let host = self.host(run_id)?;
         let locked = host.run.lock(PATIENCE)?;
+        if self.has_a_new_spec(&host)? {
+            drop(locked);
+            return self.drop_pending(run_id, after);
+        }
         let state = locked.load(&host.workflow)?;
         let (_, effects) = self
             .office(&host)
@@ -296,6 +300,10 @@ impl Engine {
         })?;
         let name = claim.name.to_string();
         let locked = host.run.lock(PATIENCE)?;
+        if self.has_a_new_spec(&host)? {
+            drop(locked);
+            return self.pass_step(claim, task, exhausted, desk);
+        }
         let state = locked.load(&host.workflow)?;
         let Some(pending) = state.pending(&name).cloned() else {
             let given = step_of(&name, &state).and_then(|step| host.workflow.find(&step));
@@ -348,7 +356,12 @@ impl Engine {
             None => self.do_work(claim, &host, state, &pending, &facts, desk)?,
         };
         match worked {
-            Worked::Result(result, finished) => self.commit_step(&host, &name, *result, finished),
+            Worked::Result(result, finished) => {
+                // The log names the outputs by their hashes: they are there when it does.
+                let synced = self.mailbox.sync_outputs(claim, &finished.outputs);
+                synced.map_err(|e| Fault::io("make durable the output of", claim.target(), &e))?;
+                self.commit_step(&host, &name, *result, finished)
+            }
             Worked::Stopped(record) => Ok(Passed::Stopped(record)),
             Worked::Lost(record) => Ok(Passed::Lost(record)),
             Worked::Abandoned => Ok(Passed::Abandoned),
@@ -468,12 +481,24 @@ impl Engine {
         record
     }
 
+    /// Whether the run has gone on to another spec since it was opened; it is not at hand then.
+    fn has_a_new_spec(&self, host: &Host) -> Result<bool> {
+        let is_outdated = host.run.is_outdated()?;
+        if is_outdated {
+            self.hosts().all.remove(host.run.id());
+        }
+        Ok(is_outdated)
+    }
+
     /// The run at hand, opened where it is not yet. Its spec is checked against its hashes then.
     pub(super) fn host(&self, run_id: &str) -> Result<Arc<Host>> {
-        let mut hosts = self.hosts();
-        if let Some(host) = hosts.get(run_id) {
+        let at_hand = self.hosts().get(run_id);
+        if let Some(host) = at_hand
+            && !self.has_a_new_spec(&host)?
+        {
             return Ok(host);
         }
+        let mut hosts = self.hosts();
         let run = self.runs.open(run_id)?;
         let workflow = runs::pinned(&run)?;
         let registry = runs::pinned_registry(&run)?;

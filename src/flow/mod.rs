@@ -14,6 +14,7 @@ mod loops;
 mod number;
 mod people;
 mod resume;
+mod spec;
 mod tasks;
 mod visit;
 mod waves;
@@ -202,10 +203,10 @@ impl Run<'_> {
                 Ok(())
             }
             Event::Reset => self.reset(),
-            Event::SpecUpdated { workflow_sha256 } if !status.is_final() => {
-                self.state.workflow_sha256.clone_from(workflow_sha256);
-                Ok(())
-            }
+            Event::SpecUpdated {
+                workflow_sha256,
+                spec_sha256,
+            } if !status.is_final() => self.spec_updated(workflow_sha256, spec_sha256),
             _ => illegal(format!(
                 "a run that is {} takes no such event",
                 status.as_str()

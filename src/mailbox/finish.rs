@@ -221,6 +221,23 @@ impl Mailbox {
         self.disk.sync_file(Point::CommitSyncOutput, &to)
     }
 
+    /// Makes outputs and their names durable, before a log relies on them.
+    pub fn sync_outputs(
+        &self,
+        claim: &Claim,
+        outputs: &[(&'static str, Arc<File>)],
+    ) -> io::Result<()> {
+        for (_, output) in outputs {
+            self.disk.sync_file(Point::CommitSyncOutput, output)?;
+        }
+        match outputs {
+            [] => Ok(()),
+            _ => self
+                .disk
+                .sync_dir(Point::CommitSyncOutput, &claim.folders.artifacts),
+        }
+    }
+
     /// COMMIT: the output is made durable, then the record appears.
     ///
     /// May be called again after an error, with the same record.

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use super::{LOCK_FILE, PATIENCE, RunDir, Runs, STATE_FILE, Spec, check_id};
+use super::{LOCK_FILE, PATIENCE, RunDir, Runs, STATE_FILE, Spec, check_id, spec};
 use crate::disk::{Point, at};
 use crate::error::{Fault, Kind, Result};
 use crate::safety::Dir;
@@ -28,7 +28,7 @@ impl Runs {
                     .hint(format!("`orch status {run_id}` shows it")),
             );
         }
-        spec.write(&run.dir, self.disk)?;
+        spec.write(&run.dir, spec::FOLDER, self.disk)?;
         self.make_rest(&run, &workspace)
             .map_err(|e| Fault::io("make", &path, &e))?;
         drop(locked);

@@ -34,6 +34,10 @@ impl Seal {
         }
     }
 
+    pub(super) fn id(&self) -> FileId {
+        self.id
+    }
+
     /// Whether the file was left alone for long enough that a later change will show.
     pub(super) fn is_settled(&self) -> bool {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

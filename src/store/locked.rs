@@ -87,6 +87,7 @@ impl Locked<'_> {
     /// belong to another run or workflow; `SafetyViolation` where `state.json` or the spec was
     /// changed; `NewerVersion` where a newer orch wrote them.
     pub fn load(&self, workflow: &Workflow) -> Result<Arc<RunState>> {
+        self.refuse_outdated()?;
         self.run.check_spec()?;
         let Some(mut log) = self.run.open_log()? else {
             return match cache::read(&self.run.dir)? {

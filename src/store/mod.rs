@@ -5,6 +5,7 @@
 //! here runs an agent or holds a lock while one runs.
 
 mod cache;
+mod course;
 mod create;
 mod draft;
 mod known;
@@ -14,6 +15,7 @@ mod replay;
 mod snapshots;
 mod spec;
 mod stop;
+mod update;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -28,9 +30,10 @@ use std::time::Duration;
 use rustix::fs::FileType;
 
 pub use crate::canonical::sha256;
+pub(crate) use course::{Course, adopted, workflow_of};
 pub use locked::Locked;
 pub use spec::Spec;
-pub(crate) use spec::{manifest, verified};
+pub(crate) use spec::{check_sealed, manifest, manifest_in, verified};
 pub use stop::is_stopped;
 
 use crate::disk::Disk;
@@ -161,7 +164,7 @@ impl Runs {
             id: id.to_owned(),
             dir,
             known: Mutex::new(None),
-            sealed: Mutex::new(None),
+            sealed: Mutex::new(Vec::new()),
             unsynced: AtomicBool::new(false),
         }
     }
@@ -176,8 +179,9 @@ pub struct RunDir {
     dir: Dir,
     /// The state as this process last saw it; only good while the files look the same.
     known: Mutex<Option<Known>>,
-    /// How the files of the spec looked when their hashes were last compared.
-    sealed: Mutex<Option<spec::Seals>>,
+    /// How the files of the spec looked when their hashes were last compared; after them, those of the
+    /// specs that the run had before.
+    sealed: Mutex<Vec<spec::Seals>>,
     /// A sync failed: what the kernel says of later ones is worth nothing.
     unsynced: AtomicBool,
 }
@@ -213,31 +217,47 @@ impl RunDir {
         self.root.logs.path().join(self.log_name())
     }
 
-    /// The spec that the run is pinned to.
+    /// The spec that the run is pinned to. What is left of an update that a crash broke off is
+    /// completed or cleared first, under the run's lock: it must not be held by who asks.
     ///
     /// # Errors
     /// Where a file of it was changed or is missing: that is a safety violation.
     pub fn spec(&self) -> Result<Spec> {
+        if !self.has_next_spec()?
+            && let Ok(spec) = self.read_spec()
+        {
+            return Ok(spec);
+        }
+        // It is being replaced at this moment, or was changed: under the lock nobody replaces it.
+        let locked = self.lock(PATIENCE)?;
+        locked.settle_spec()?;
+        self.read_spec()
+    }
+
+    /// Reads it and the ones before it, and remembers how they look.
+    fn read_spec(&self) -> Result<Spec> {
         let mut sealed = self.sealed.lock().unwrap_or_else(PoisonError::into_inner);
-        let (spec, seals) = spec::read_sealed(&self.dir)?;
-        *sealed = Some(seals);
+        let (spec, seals) = spec::read_sealed(&self.dir, spec::FOLDER)?;
+        let mut all = vec![seals];
+        for folder in self.past_specs()? {
+            all.push(spec::read_sealed(&self.dir, &folder)?.1);
+        }
+        *sealed = all;
         Ok(spec)
     }
 
-    /// That the spec is what it was when it was last read here. A look at the files is enough as
-    /// long as none looks different.
+    /// That the specs are what they were when they were last read here. A look at the files is enough
+    /// as long as none looks different.
     fn check_spec(&self) -> Result<()> {
         let mut sealed = self.sealed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(seals) = sealed.as_mut() {
-            seals.check(&self.dir)?;
-        }
-        Ok(())
+        sealed
+            .iter_mut()
+            .try_for_each(|seals| seals.check(&self.dir))
     }
 
     /// That the spec is the one that the log names.
     fn check_named_spec(&self, state: &RunState) -> Result<()> {
-        let named = state.variables.get("run").map(|run| &run["spec_sha256"]);
-        match named.and_then(serde_json::Value::as_str) {
+        match course::named(&state.variables) {
             Some(named) => spec::check_hash(&self.dir, named),
             None => Ok(()),
         }

@@ -9,7 +9,7 @@ use super::cache::{self, Cached};
 use super::known::{Kept, Known, LogEnd};
 use super::locked::Locked;
 use super::log::{Log, NO_LINE, Raw, corrupted};
-use super::{RunDir, STATE_FILE};
+use super::{Course, RunDir, STATE_FILE};
 use crate::error::{Fault, Kind, Result};
 use crate::flow;
 use crate::state::RunState;
@@ -17,7 +17,7 @@ use crate::workflow::Workflow;
 
 /// One passage over a log.
 struct Walk<'a> {
-    workflow: &'a Workflow,
+    course: Course<'a>,
     log: &'a Log,
     /// `state.json`, which must be what came of the line that it names.
     cached: Option<&'a Cached>,
@@ -55,7 +55,7 @@ impl Locked<'_> {
         let is_new = base.is_none();
         let (state, offset) = base.unwrap_or_else(|| (flow::nothing(), 0));
         let mut walk = Walk {
-            workflow,
+            course: Course::new(self.run, workflow)?,
             log,
             cached: cached.as_ref(),
             seen: seen
@@ -65,7 +65,7 @@ impl Locked<'_> {
             state,
             met: None,
         };
-        let (state, met) = self.walk(&mut walk, offset)?;
+        let (state, met) = self.walk(workflow, &mut walk, offset)?;
         self.run.check_named_spec(&state)?;
         let kept: Option<Kept> = cached.map(|cached| cached.kept);
         let mut known = Known {
@@ -81,19 +81,24 @@ impl Locked<'_> {
     }
 
     /// Follows every line after the offset; gives the state, and where `state.json` was met.
-    fn walk(&self, walk: &mut Walk<'_>, offset: u64) -> Result<(RunState, Option<u64>)> {
+    fn walk(
+        &self,
+        workflow: &Workflow,
+        walk: &mut Walk<'_>,
+        offset: u64,
+    ) -> Result<(RunState, Option<u64>)> {
         if walk.state.seq > 0 {
             self.meet(walk, offset)?;
         }
         let log = walk.log;
         log.each_line_after(walk.state.seq, offset, |_, raw| {
             let before = std::mem::replace(&mut walk.state, flow::nothing());
-            walk.state = follow(walk.workflow, before, &raw, log)?;
+            walk.state = follow(&walk.course, before, &raw, log)?;
             self.meet(walk, raw.start + raw.bytes.len() as u64)
         })?;
         let state = std::mem::replace(&mut walk.state, flow::nothing());
         if state.seq > 0 {
-            self.check_whose(&state, walk.workflow)?;
+            self.check_whose(&state, workflow)?;
         }
         if let Some((seq, _)) = walk.seen.filter(|(seq, _)| *seq > state.seq) {
             return Err(corrupted(log.path(), seq, "it was there, and is gone"));
@@ -136,14 +141,14 @@ impl Locked<'_> {
     /// The whole log, from nothing.
     pub(super) fn replay(&self, workflow: &Workflow, log: &Log) -> Result<RunState> {
         let mut walk = Walk {
-            workflow,
+            course: Course::new(self.run, workflow)?,
             log,
             cached: None,
             seen: None,
             state: flow::nothing(),
             met: None,
         };
-        Ok(self.walk(&mut walk, 0)?.0)
+        Ok(self.walk(workflow, &mut walk, 0)?.0)
     }
 }
 
@@ -175,7 +180,7 @@ fn changed(run: &RunDir) -> Fault {
 
 /// The state after one more line, which must follow in number, in hash and in sense.
 pub(crate) fn follow(
-    workflow: &Workflow,
+    course: &Course<'_>,
     state: RunState,
     raw: &Raw,
     log: &Log,
@@ -193,6 +198,7 @@ pub(crate) fn follow(
             "the chain is broken: it does not name the line before it".to_owned(),
         ));
     }
+    let workflow = course.at(&state, &line.event)?;
     let (mut state, _) = flow::step(workflow, state, &line.at, &line.event).map_err(|illegal| {
         bad(format!(
             "it does not follow from what is before it: {illegal}"

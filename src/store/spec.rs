@@ -1,8 +1,8 @@
 //! The spec of a run: the files that it is pinned to, copied and hashed at its start.
 //!
 //! They lie under `workspace/<run>/spec/` by the paths that they have below the root, with
-//! `MANIFEST.json` beside them. Nothing here reads the user's `specs/`, and a copy whose hash differs
-//! is never handed out.
+//! `MANIFEST.json` beside them; the specs that a run had before are `spec~1/`, `spec~2/`. Nothing here
+//! reads the user's `specs/`, and a copy whose hash differs is never handed out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -15,9 +15,9 @@ use super::known::Seal;
 use super::{read_below, sha256};
 use crate::disk::{Disk, Point, at};
 use crate::error::{Fault, Kind, Result};
-use crate::safety::Dir;
+use crate::safety::{Dir, FileId};
 
-const FOLDER: &str = "spec";
+pub(super) const FOLDER: &str = "spec";
 const MANIFEST: &str = "MANIFEST.json";
 /// How deep the folders of a spec may lie in each other.
 const MAX_DEPTH: usize = 32;
@@ -88,13 +88,14 @@ impl Spec {
         }
     }
 
-    /// Copies the files to the folder of a run that has not begun, over what is there of an earlier try.
-    pub(super) fn write(&self, run: &Dir, disk: Disk) -> Result<()> {
+    /// Copies the files to a folder of a run that goes by nothing in it yet, over what is there of an
+    /// earlier try.
+    pub(super) fn write(&self, run: &Dir, folder: &str, disk: Disk) -> Result<()> {
         self.check()?;
-        let path = run.path().join(FOLDER);
+        let path = run.path().join(folder);
         let written = || -> io::Result<()> {
             at(Point::RunSpec)?;
-            let top = run.make(FOLDER)?;
+            let top = run.make(folder)?;
             clear(&top, MAX_DEPTH)?;
             for (path, bytes) in &self.files {
                 write_below(&top, path, bytes, disk)?;
@@ -124,6 +125,8 @@ impl Spec {
 /// How the files of a spec looked when their hashes were compared.
 #[derive(Debug)]
 pub(super) struct Seals {
+    /// Which folder of the run they lie in.
+    folder: String,
     /// The hash of the whole spec.
     sha256: String,
     /// Every folder and file, by its path below the spec.
@@ -138,16 +141,22 @@ impl Seals {
         if self.are_settled && self.hold(run) {
             return Ok(());
         }
-        let (spec, seals) = read_sealed(run)?;
+        let (spec, seals) = read_sealed(run, &self.folder)?;
         if spec.sha256() != self.sha256 {
-            return Err(changed(run, MANIFEST, "was changed after the run began"));
+            let place = format!("{}/{MANIFEST}", self.folder);
+            return Err(changed(run, &place, "was changed after the run began"));
         }
         *self = seals;
         Ok(())
     }
 
+    /// The folder itself, whatever its name is now.
+    pub(super) fn folder_id(&self) -> Option<FileId> {
+        self.seals.first().map(|(_, seal)| seal.id())
+    }
+
     fn hold(&self, run: &Dir) -> bool {
-        let Ok(top) = run.sub(FOLDER) else {
+        let Ok(top) = run.sub(&self.folder) else {
             return false;
         };
         let same = |(path, seal): &(String, Seal)| {
@@ -163,12 +172,12 @@ impl Seals {
 
 /// Reads the spec of a run back, every byte as it was at its start, with nothing beside it; and how
 /// its files looked before that.
-pub(super) fn read_sealed(run: &Dir) -> Result<(Spec, Seals)> {
-    let top = run.sub(FOLDER).map_err(|e| unread(run, "", &e))?;
+pub(super) fn read_sealed(run: &Dir, folder: &str) -> Result<(Spec, Seals)> {
+    let top = run.sub(folder).map_err(|e| unread(run, folder, &e))?;
     let mut seals = Vec::new();
     let listed = seal_all(&top, "", MAX_DEPTH, &mut seals);
-    listed.map_err(|e| unread(run, "", &e))?;
-    let spec = read(run)?;
+    listed.map_err(|e| unread(run, folder, &e))?;
+    let spec = read(run, folder, &top)?;
     let is_known = |path: &str| {
         let folder = || format!("{path}/");
         path.is_empty()
@@ -177,14 +186,21 @@ pub(super) fn read_sealed(run: &Dir) -> Result<(Spec, Seals)> {
             || spec.files.keys().any(|file| file.starts_with(&folder()))
     };
     if let Some((path, _)) = seals.iter().find(|(path, _)| !is_known(path)) {
-        return Err(changed(run, path, "was put there after the run began"));
+        let place = format!("{folder}/{path}");
+        return Err(changed(run, &place, "was put there after the run began"));
     }
     let seals = Seals {
+        folder: folder.to_owned(),
         sha256: spec.sha256(),
         are_settled: seals.iter().all(|(_, seal)| seal.is_settled()),
         seals,
     };
     Ok((spec, seals))
+}
+
+/// That a folder of a run holds a spec as it was written, and nothing beside it.
+pub(crate) fn check_sealed(run: &Dir, folder: &str) -> Result<()> {
+    read_sealed(run, folder).map(drop)
 }
 
 fn seal_all(
@@ -212,25 +228,26 @@ fn seal_all(
     Ok(())
 }
 
-/// Reads the files that the manifest names.
-fn read(run: &Dir) -> Result<Spec> {
-    let (manifest, top) = manifest(run)?;
+/// Reads the files that the manifest names; all through one handle, so that they are of one spec.
+fn read(run: &Dir, folder: &str, top: &Dir) -> Result<Spec> {
+    let manifest = manifest_of(run, folder, top)?;
     let mut spec = Spec {
         workflow: manifest.workflow,
         files: BTreeMap::new(),
     };
     for (path, expected) in manifest.files {
-        match verified(&top, &path, &expected) {
+        let place = format!("{folder}/{path}");
+        match verified(top, &path, &expected) {
             Ok(bytes) => spec.files.insert(path, bytes),
-            Err(Unfit::Unread(e)) => return Err(unread(run, &path, &e)),
-            Err(why) => return Err(changed(run, &path, &why.to_string())),
+            Err(Unfit::Unread(e)) => return Err(unread(run, &place, &e)),
+            Err(why) => return Err(changed(run, &place, &why.to_string())),
         };
     }
     match spec.files.contains_key(&spec.workflow) {
         true => Ok(spec),
         false => Err(changed(
             run,
-            MANIFEST,
+            &format!("{folder}/{MANIFEST}"),
             "names a workflow that is not among the files",
         )),
     }
@@ -238,22 +255,38 @@ fn read(run: &Dir) -> Result<Spec> {
 
 /// That the manifest is the one with this hash, which the log names.
 pub(super) fn check_hash(run: &Dir, sha256: &str) -> Result<()> {
-    let (manifest, _) = manifest(run)?;
+    match hash_of(run, FOLDER)? == sha256 {
+        true => Ok(()),
+        false => {
+            let place = format!("{FOLDER}/{MANIFEST}");
+            Err(changed(run, &place, "was changed after the run began"))
+        }
+    }
+}
+
+/// The hash of the manifest in a folder of a run.
+pub(super) fn hash_of(run: &Dir, folder: &str) -> Result<String> {
+    let (manifest, _) = manifest_in(run, folder)?;
     let mut bytes = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
     bytes.push(b'\n');
-    match super::sha256(&bytes) == sha256 {
-        true => Ok(()),
-        false => Err(changed(run, MANIFEST, "was changed after the run began")),
-    }
+    Ok(sha256(&bytes))
 }
 
 /// The manifest of a run's spec, and the folder that it lies in.
 pub(crate) fn manifest(run: &Dir) -> Result<(Manifest, Dir)> {
-    let top = run.sub(FOLDER).map_err(|e| unread(run, "", &e))?;
-    let bytes = read_below(&top, MANIFEST).map_err(|e| unread(run, MANIFEST, &e))?;
-    let manifest: Manifest =
-        serde_json::from_slice(&bytes).map_err(|e| changed(run, MANIFEST, &e.to_string()))?;
-    Ok((manifest, top))
+    manifest_in(run, FOLDER)
+}
+
+/// The same of a spec in this folder of the run.
+pub(crate) fn manifest_in(run: &Dir, folder: &str) -> Result<(Manifest, Dir)> {
+    let top = run.sub(folder).map_err(|e| unread(run, folder, &e))?;
+    Ok((manifest_of(run, folder, &top)?, top))
+}
+
+fn manifest_of(run: &Dir, folder: &str, top: &Dir) -> Result<Manifest> {
+    let place = format!("{folder}/{MANIFEST}");
+    let bytes = read_below(top, MANIFEST).map_err(|e| unread(run, &place, &e))?;
+    serde_json::from_slice(&bytes).map_err(|e| changed(run, &place, &e.to_string()))
 }
 
 /// What is wrong with a file of a spec.
@@ -289,12 +322,13 @@ fn unread(run: &Dir, path: &str, error: &io::Error) -> Fault {
     let is_odd = error.raw_os_error().is_none();
     match is_gone || is_link || is_odd {
         true => changed(run, path, &format!("cannot be read: {error}")),
-        false => Fault::io("read", run.path().join(FOLDER).join(path), error),
+        false => Fault::io("read", run.path().join(path), error),
     }
 }
 
-fn changed(run: &Dir, path: &str, why: &str) -> Fault {
-    let shown = run.path().join(FOLDER).join(path);
+/// A file of a spec, by its path from the run's folder, is not what it was.
+pub(super) fn changed(run: &Dir, path: &str, why: &str) -> Fault {
+    let shown = run.path().join(path);
     Fault::new(
         Kind::SafetyViolation,
         format!("`{}` {why}", shown.display()),
@@ -327,6 +361,15 @@ fn write_below(top: &Dir, path: &str, bytes: &[u8], disk: Disk) -> io::Result<()
     };
     file.write_all(bytes)?;
     disk.sync_file(Point::RunSpecSync, &file)
+}
+
+/// Removes a folder of the run and everything in it, or what else has its name.
+pub(super) fn remove(run: &Dir, folder: &str) -> io::Result<()> {
+    if run.look(folder)?.kind != FileType::Directory {
+        return run.remove(folder);
+    }
+    clear(&run.sub(folder)?, MAX_DEPTH)?;
+    run.remove_dir(folder)
 }
 
 /// Removes what an earlier try left in the folder.

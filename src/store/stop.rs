@@ -11,7 +11,7 @@ use super::draft::Draft;
 use super::locked::Locked;
 use super::log::{Log, NO_LINE};
 use super::replay::follow;
-use super::{RunDir, STATE_FILE};
+use super::{Course, RunDir, STATE_FILE};
 use crate::error::{Fault, Kind, Result};
 use crate::flow;
 use crate::state::{Event, RunState};
@@ -52,7 +52,11 @@ impl Locked<'_> {
             log.cut_torn(self.run.disk)?;
         }
         let survey = match &log {
-            Some(log) => survey(log, workflow, cached.as_ref())?,
+            Some(log) => {
+                // A spec of before that was changed leaves nothing to follow the log by.
+                let course = workflow.and_then(|workflow| Course::new(self.run, workflow).ok());
+                survey(log, course.as_ref(), cached.as_ref())?
+            }
             None => Survey {
                 state: None,
                 end: None,
@@ -92,16 +96,16 @@ pub fn is_stopped(state: &RunState) -> bool {
 }
 
 /// Follows the log as far as it leads.
-fn survey(log: &Log, workflow: Option<&Workflow>, cached: Option<&RunState>) -> Result<Survey> {
-    let mut state = workflow.map(|_| flow::nothing());
+fn survey(log: &Log, course: Option<&Course<'_>>, cached: Option<&RunState>) -> Result<Survey> {
+    let mut state = course.map(|_| flow::nothing());
     let mut last = (0, NO_LINE.to_owned());
     let mut is_chain = true;
     let mut bears_out = cached.is_none();
     log.each_line(|number, raw| {
         is_chain &= raw.read(number).is_ok_and(|line| line.prev == last.1);
         last = (number, raw.hash());
-        if let (Some(workflow), Some(before)) = (workflow, state.take()) {
-            state = follow(workflow, before, &raw, log).ok();
+        if let (Some(course), Some(before)) = (course, state.take()) {
+            state = follow(course, before, &raw, log).ok();
             is_chain &= state.is_some();
         }
         bears_out |= cached.is_some() && cached == state.as_ref();
@@ -111,7 +115,7 @@ fn survey(log: &Log, workflow: Option<&Workflow>, cached: Option<&RunState>) -> 
         state: state.filter(|state| state.seq > 0),
         end: (is_chain && last.0 > 0).then_some(last),
         // Without the workflow nobody can say.
-        bears_out: bears_out || workflow.is_none(),
+        bears_out: bears_out || course.is_none(),
     })
 }
 

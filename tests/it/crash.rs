@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::harness::{Bed, Ran, names};
 
 /// Points that only another command, or only a signal, passes.
-const ELSEWHERE: [Point; 30] = [
+const ELSEWHERE: [Point; 33] = [
     Point::SubmitCreate,
     Point::SubmitWrite,
     Point::SubmitSync,
@@ -22,6 +22,9 @@ const ELSEWHERE: [Point; 30] = [
     Point::RunLock,
     Point::RunSpec,
     Point::RunSpecSync,
+    Point::RunSpecAside,
+    Point::RunSpecRename,
+    Point::RunSpecSyncFolder,
     Point::RunLogMake,
     Point::RunMakeSync,
     Point::RunDocument,

@@ -8,12 +8,15 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use orch::disk::Point;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::crash::{assert_promise, drain, fill, is_reached, side_by_side};
 use crate::harness::{Bed, wait_for};
+use crate::runs;
 
 /// A file system that can lose its power.
 struct Machine {
@@ -126,6 +129,62 @@ fn a_power_cut_at_any_point_loses_nothing() {
         .filter(|point| is_reached(*point, "power"))
         .collect();
     side_by_side(&cases, |point| cut_at(*point, "power"));
+}
+
+/// Checks that a run ends as if nothing had happened; gives whether the point was come to.
+fn cut_run_at(point: Point, nth: u32, expected: &Value) -> bool {
+    let story = format!("power cut before {} for the {nth}th time", point.name());
+    let temp = TempDir::with_prefix("orch-power-").unwrap();
+    let machine = Machine::new(&temp);
+    let bed = runs::fill_five(Bed::with_root(machine.mount.join("root"), temp));
+    // What the steps count lies beside the root, on a disk that keeps its power.
+    std::os::unix::fs::symlink(&bed.outside, machine.mount.join("outside")).unwrap();
+    assert!(quietly(&mut Command::new("sync")));
+    let ran = runs::drain(&bed, Some(&format!("kill:{}:{nth}", point.name())));
+    assert!(ran.was_killed() || ran.code() == 0, "{story}: {ran:?}");
+    bed.assert_nothing_runs();
+    machine.cut_power();
+    machine.reboot();
+    let after = runs::drain(&bed, None);
+    assert_eq!(after.code(), 0, "{story}: {ran:?} {after:?}");
+    assert_eq!(
+        runs::lasting(runs::state(&bed)),
+        *expected,
+        "{story}: {after:?}"
+    );
+    // One for each step, one for the second try of the flaky one, one more for what was cut off.
+    let most = 8 + usize::from(ran.was_killed());
+    assert!(
+        bed.count_lines("count") <= most,
+        "{story}: finished work was done again"
+    );
+    bed.orch(["audit", runs::RUN]).run().expect(0);
+    drop(machine);
+    ran.was_killed()
+}
+
+#[test]
+fn a_run_whose_machine_loses_power_ends_as_if_nothing_had_happened() {
+    if !can_cut_power() {
+        return;
+    }
+    let whole = runs::fill_five(Bed::new());
+    runs::drain(&whole, None).expect(0);
+    let expected = runs::lasting(runs::state(&whole));
+    let of_runs = |point: &&Point| point.name().starts_with("run.");
+    let mut cases = Vec::new();
+    for point in Point::ALL.iter().filter(of_runs) {
+        cases.extend([(*point, 1), (*point, 3)]);
+    }
+    let cut = AtomicUsize::new(0);
+    side_by_side(&cases, |(point, nth)| {
+        let come_to = cut_run_at(*point, *nth, &expected);
+        cut.fetch_add(usize::from(come_to), Ordering::Relaxed);
+    });
+    assert!(
+        cut.into_inner() >= 15,
+        "the points are not come to any more"
+    );
 }
 
 #[test]

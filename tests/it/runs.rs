@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::crash::side_by_side;
 use crate::harness::{Bed, Ran, wait_for};
 
-const RUN: &str = "20260101T000000Z-five-0001";
+pub const RUN: &str = "20260101T000000Z-five-0001";
 
 /// Five steps: a command, a group, a loop, one that needs a second try, and an agent.
 const FIVE: &str = r#"
@@ -36,7 +36,11 @@ steps:
 "#;
 
 fn five() -> Bed {
-    let bed = Bed::new();
+    fill_five(Bed::new())
+}
+
+/// The same on a root that is there.
+pub fn fill_five(bed: Bed) -> Bed {
     // Steps run in the root; the file with their executions lies beside it.
     bed.write("specs/five.yaml", FIVE.replace("COUNT", "../outside/count"));
     let start = format!("---\nworkflow: five\nrun: {RUN}\n---\nplease\n");
@@ -44,21 +48,25 @@ fn five() -> Bed {
     bed
 }
 
-fn drain(bed: &Bed, fault: Option<&str>) -> Ran {
-    let mut orch = bed.orch(["watch", "--drain", "--durability", "power"]);
+pub fn drain(bed: &Bed, fault: Option<&str>) -> Ran {
+    drain_with(bed, "power", fault)
+}
+
+fn drain_with(bed: &Bed, durability: &str, fault: Option<&str>) -> Ran {
+    let mut orch = bed.orch(["watch", "--drain", "--durability", durability]);
     if let Some(fault) = fault {
         orch = orch.env("ORCH_FAULT", fault);
     }
     orch.run()
 }
 
-fn state(bed: &Bed) -> Value {
+pub fn state(bed: &Bed) -> Value {
     let text = bed.read(&format!("workspace/{RUN}/state.json"));
     serde_json::from_str(&text).unwrap()
 }
 
 /// What must be the same however often a run was killed: all but times and attempts.
-fn lasting(mut value: Value) -> Value {
+pub fn lasting(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
             for passing in [
@@ -123,16 +131,24 @@ fn a_run_killed_at_any_point_ends_as_if_nothing_had_happened() {
     let mut cases = Vec::new();
     for point in Point::ALL {
         for nth in [1, 4] {
-            cases.push((*point, nth));
+            cases.push((*point, nth, "power"));
+        }
+        // Nothing is synced there.
+        if !point.name().contains("sync") {
+            cases.push((*point, 2, "process"));
         }
     }
-    side_by_side(&cases, |(point, nth)| {
-        let story = format!("kill -9 before {} for the {nth}th time", point.name());
+    side_by_side(&cases, |(point, nth, durability)| {
+        let story = format!(
+            "kill -9 before {} for the {nth}th time, {durability}",
+            point.name()
+        );
         let bed = five();
-        let ran = drain(&bed, Some(&format!("kill:{}:{nth}", point.name())));
+        let fault = format!("kill:{}:{nth}", point.name());
+        let ran = drain_with(&bed, durability, Some(&fault));
         let crashes = usize::from(ran.was_killed());
         assert!(ran.was_killed() || ran.code() == 0, "{story}: {ran:?}");
-        drain(&bed, None).expect(0);
+        drain_with(&bed, durability, None).expect(0);
         assert_eq!(lasting(state(&bed)), expected, "{story}");
         let most = 8 + crashes;
         assert!(

@@ -3,6 +3,7 @@
 mod contract;
 mod records;
 mod steps;
+mod updates;
 
 use std::collections::BTreeMap;
 use std::fs;
