@@ -181,8 +181,8 @@ pub struct Run {
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub jobs: u16,
     /// Set `context.max_retries`, for a workflow that uses it
-    #[arg(long, value_name = "N")]
-    pub max_retries: Option<u64>,
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub max_retries: Option<i64>,
     /// Where no watcher runs: keep every answer for the replay provider
     #[arg(long)]
     pub record: bool,

@@ -146,7 +146,7 @@ pub(super) fn go_on(mailbox: &Mailbox, run: &RunDir, workflow: &Workflow) -> Res
 }
 
 /// A run that cannot be trusted is ended for good by whoever finds that out.
-fn stopping<T>(
+pub(super) fn stopping<T>(
     mailbox: &Mailbox,
     run: &RunDir,
     workflow: Option<&Workflow>,

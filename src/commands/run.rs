@@ -10,13 +10,14 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::drive::{Drive, Tail};
-use super::resume::go_on;
+use super::resume::{go_on, stopping};
 use super::target::say_if_nobody_watches;
 use crate::cli;
 use crate::disk::{Disk, Durability};
 use crate::error::{Fault, Kind, Result, exit};
+use crate::flow;
 use crate::mailbox::Mailbox;
-use crate::report::{print, print_json, print_line};
+use crate::report::{clean_line, print, print_json, print_line};
 use crate::root::Root;
 use crate::runs::outline::Outline;
 use crate::runs::{self, values};
@@ -24,7 +25,8 @@ use crate::runtime;
 use crate::scope::Scope;
 use crate::secrets;
 use crate::specs::is_inside_specs;
-use crate::store::{Runs, Spec};
+use crate::state::RunState;
+use crate::store::{PATIENCE, Runs, Spec};
 use crate::task::{AgentName, Header, MAX_TASK_BYTES, Task, TaskName, render};
 use crate::workflow::Workflow;
 use crate::yaml;
@@ -43,18 +45,25 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
     if words.dry_run {
         return outline(&path, &workflow, &order, words.json);
     }
+    order.say_what_is_clamped(&workflow)?;
     runs::refuse_unconfined(&path, &workflow)?;
     let root = Arc::new(Root::open(&path)?);
     let mailbox = Mailbox::new(root.clone(), Disk::new(Durability::Power));
     let runs = Runs::new(root.clone(), Disk::new(Durability::Power));
     let mut agent = Some(AgentName::parse(&workflow.name.value)?);
+    if workflow.singleton {
+        make_readable(&mailbox, &runs, &workflow.name.value)?;
+    }
     let run_id = match runs::unfinished(&runs, &workflow, order.input.as_ref())? {
         Some(earlier) => {
             agent = None;
             super::refuse_to_agents("run")?;
             let run = runs.open(&earlier)?;
-            go_on(&mailbox, &run, &runs::pinned(&run)?)?;
+            let pinned = stopping(&mailbox, &run, None, runs::pinned(&run))?;
+            let state = go_on(&mailbox, &run, &pinned);
+            let state = stopping(&mailbox, &run, Some(&pinned), state)?;
             eprintln!("{earlier} is of the same input and not finished: it goes on");
+            order.say_what_stays(&state);
             earlier
         }
         None => order.submit(&mailbox, &workflow, words, &spec)?,
@@ -138,6 +147,48 @@ impl Order {
             .map_err(|e| Fault::io("put a task in", format!("inbox/{agent}"), &e))?;
         Ok(run_id)
     }
+
+    /// What is given to a run that goes on already has its value.
+    fn say_what_stays(&self, state: &RunState) {
+        for (key, value) in &self.context {
+            let has = &state.variables["context"][key];
+            if has != value {
+                let line = format!("warning: `{key}` stays {has}, as at the run's start");
+                eprintln!("{}", clean_line(&line));
+            }
+        }
+    }
+
+    /// The numbers that are not taken as they are given.
+    fn say_what_is_clamped(&self, workflow: &Workflow) -> Result<()> {
+        let context = values::context(workflow, &self.context)?;
+        let mut variables = Map::new();
+        variables.insert("context".to_owned(), context.into());
+        variables.insert("input".to_owned(), self.input.clone().unwrap_or_default());
+        for line in flow::clamped(workflow, &variables) {
+            eprintln!("{}", clean_line(&format!("warning: {line}")));
+        }
+        Ok(())
+    }
+}
+
+/// Makes the states of this workflow's runs anew that are lost or torn; a run that cannot be trusted
+/// is ended for good.
+fn make_readable(mailbox: &Mailbox, runs: &Runs, name: &str) -> Result<()> {
+    for id in runs.list()? {
+        let of = id.split_once('-').and_then(|(_, rest)| rest.rsplit_once('-'));
+        let Ok(run) = runs.open(&id) else { continue };
+        if of.is_none_or(|(workflow, _)| workflow != name) || run.peek().is_ok() {
+            continue;
+        }
+        let pinned = stopping(mailbox, &run, None, runs::pinned(&run))?;
+        let locked = run.lock(PATIENCE)?;
+        let loaded = locked.load(&pinned);
+        drop(locked);
+        stopping(mailbox, &run, Some(&pinned), loaded)?;
+        run.lock(PATIENCE)?.rebuild(&pinned)?;
+    }
+    Ok(())
 }
 
 /// How the engine finds the workflow again: by its name in `specs/`, where it has to lie.

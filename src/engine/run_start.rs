@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::attempt::Desk;
 use super::{Engine, Notice};
 use crate::error::{Fault, Kind, Result};
+use crate::flow;
 use crate::lock::Locked;
 use crate::mailbox::{Claim, Commit};
 use crate::process::Woken;
@@ -192,8 +193,12 @@ impl Engine {
             return Ok(());
         }
         let event = created(&run, &workflow, &spec, task)?;
-        let (_, effects) = locked.apply(&workflow, state, &now(), event)?;
+        let (state, effects) = locked.apply(&workflow, state, &now(), event)?;
         self.tell(run_id, &effects);
+        for warning in flow::clamped(&workflow, &state.variables) {
+            let fault = Fault::new(Kind::LimitExceeded, format!("{run_id}: {warning}"));
+            (self.listener)(&Notice::Trouble { fault: &fault });
+        }
         Ok(())
     }
 }

@@ -26,8 +26,9 @@ use crate::steps::prepare::{
     Ready, Scene, Waiting, missing_secrets, output_file, prepare, printed_into, schema,
 };
 use crate::steps::result::{self, Outcome, Times};
+use crate::steps::stderr_of;
 use crate::store::PATIENCE;
-use crate::workflow::model::StepId;
+use crate::workflow::model::{StepId, Work};
 
 /// How much of an answer is read to be captured.
 const MOST_CAPTURED: u64 = 16 << 20;
@@ -241,6 +242,11 @@ impl Engine {
                         schema,
                     });
                     result.task = Some(target);
+                    if matches!(host.workflow.step(id).work, Work::Command(_)) {
+                        let said = stderr_of(&claim.folders.artifacts, &claim.name);
+                        let said = said.map_err(|e| Fault::io("read", claim.target(), &e))?;
+                        result.more.insert("stderr".to_owned(), said.into());
+                    }
                     if let Some(document) = &plan.document {
                         let dir = &claim.folders.artifacts;
                         document.hide(dir, &claim.name, &plan.masker);

@@ -25,7 +25,7 @@ mod tests;
 use serde_json::Map;
 
 pub use facts::{Moment, scope, wanted, wanted_on_resume};
-pub use number::number;
+pub use number::{clamped, number};
 pub use people::{HUMAN, wanted_on_answer};
 pub(crate) use waves::Plan;
 

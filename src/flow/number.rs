@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::workflow::model::Number;
+use crate::units::parse_duration;
+use crate::workflow::Workflow;
+use crate::workflow::model::{Number, Timeout, Work};
 
 /// The value of a number that may come from a variable, and a warning where it was clamped.
 #[must_use]
@@ -28,6 +30,44 @@ pub fn number(number: &Number, variables: &Map<String, Value>) -> (u64, Option<S
         format!("`{path}` is {shown}; {value} is taken instead")
     });
     (value, warning)
+}
+
+/// What a run is told about its numbers that lie out of their bounds, each once.
+#[must_use]
+pub fn clamped(workflow: &Workflow, variables: &Map<String, Value>) -> Vec<String> {
+    let mut all = Vec::new();
+    for step in &workflow.steps {
+        let limit = step.limit.as_ref().map(|limit| &limit.max);
+        let tries = step.retries.as_ref().map(|retries| &retries.max);
+        let side_by_side = match &step.work {
+            Work::ForEach(each) => Some(&each.max_parallel),
+            _ => None,
+        };
+        let seconds = match &step.timeout {
+            Some(Timeout::Seconds(number)) => Some(number),
+            _ => None,
+        };
+        let plain = [limit, tries, side_by_side, seconds].into_iter().flatten();
+        all.extend(plain.filter_map(|plain| number(plain, variables).1));
+        if let Some(Timeout::Millis(time)) = &step.timeout {
+            all.extend(clamped_time(time, variables));
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The same for a time, which a variable gives with its unit.
+fn clamped_time(time: &Number, variables: &Map<String, Value>) -> Option<String> {
+    let Number::From { path, min, max, .. } = time else {
+        return None;
+    };
+    let text = find(path, variables)?.as_str()?;
+    let asked = parse_duration(text.trim()).ok()?.as_millis();
+    let least = u128::from(min.unwrap_or(0));
+    let value = asked.clamp(least, u128::from(max.unwrap_or(u64::MAX)).max(least));
+    (asked != value).then(|| format!("`{path}` is {text}; {value}ms is taken instead"))
 }
 
 fn find<'v>(path: &str, variables: &'v Map<String, Value>) -> Option<&'v Value> {

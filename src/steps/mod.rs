@@ -18,5 +18,6 @@ mod wildcard;
 #[cfg(test)]
 mod tests;
 
+pub use outputs::stderr_of;
 pub use prepare::{Ready, Scene, Waiting, output_file, prepare, schema};
 pub use result::{Outcome, invalid, retryable, step_result, wait_result};

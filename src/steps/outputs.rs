@@ -15,6 +15,8 @@ use crate::vars::{MAX_OUTPUT_BYTES, Outputs, Printed};
 
 /// How much of the end of each stream `tail` gives.
 const TAIL_BYTES: u64 = 64 * 1024;
+/// How much of the end of a command's complaints its result keeps.
+const STDERR_BYTES: u64 = 2 * 1024;
 
 /// The outputs of a run's steps; only a prompt takes them whole.
 pub(super) struct Artifacts<'a> {
@@ -166,12 +168,21 @@ fn checked(result: &Value, name: &str, bytes: &[u8]) -> Printed {
     }
 }
 
+/// The end of what a task's process printed on its standard error, without the last line end.
+///
+/// # Errors
+/// Where it cannot be read.
+pub fn stderr_of(dir: &Dir, name: &TaskName) -> io::Result<String> {
+    let text = end_of(dir, &file_name(name, ERR), STDERR_BYTES)?.unwrap_or_default();
+    Ok(text.trim_end().to_owned())
+}
+
 fn tails(dir: &Dir, name: &TaskName) -> io::Result<String> {
-    let out = match end_of(dir, &file_name(name, OUT))? {
+    let out = match end_of(dir, &file_name(name, OUT), TAIL_BYTES)? {
         Some(out) => out,
-        None => end_of(dir, &file_name(name, RAW))?.unwrap_or_default(),
+        None => end_of(dir, &file_name(name, RAW), TAIL_BYTES)?.unwrap_or_default(),
     };
-    let err = end_of(dir, &file_name(name, ERR))?.unwrap_or_default();
+    let err = end_of(dir, &file_name(name, ERR), TAIL_BYTES)?.unwrap_or_default();
     let between = if out.is_empty() || err.is_empty() || out.ends_with('\n') {
         ""
     } else {
@@ -181,15 +192,15 @@ fn tails(dir: &Dir, name: &TaskName) -> io::Result<String> {
 }
 
 /// The end of a file, from the beginning of a character on.
-fn end_of(dir: &Dir, name: &str) -> io::Result<Option<String>> {
+fn end_of(dir: &Dir, name: &str, most: u64) -> io::Result<Option<String>> {
     let mut file: File = match open_below(dir, name) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other?,
     };
-    let start = Meta::of_file(&file)?.size.saturating_sub(TAIL_BYTES);
+    let start = Meta::of_file(&file)?.size.saturating_sub(most);
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
-    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+    file.take(most).read_to_end(&mut bytes)?;
     let continues = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
     let cut = match start {
         0 => 0,
