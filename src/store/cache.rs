@@ -67,8 +67,8 @@ pub(super) fn read(dir: &Dir) -> Result<Option<Cached>> {
         }
         // Torn, it is no JSON at all; of an older version, it may be something else.
         Err(e) if version == u64::from(VERSION) && is_json(&bytes) => Err(Fault::new(
-            Kind::SafetyViolation,
-            format!("`{}` was changed, and not by orch: {e}", path.display()),
+            Kind::StateCorrupted,
+            format!("`{}` is not a state of a run: {e}", path.display()),
         )
         .hint("`orch audit` names what differs")),
         Err(_) => Ok(None),

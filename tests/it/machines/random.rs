@@ -355,6 +355,9 @@ impl Run<'_> {
         result.lines = captured.lines;
         result.json_data = captured.json_data;
         result.json_parse_error = captured.json_parse_error;
+        if matches!(work.work, Work::Command(_)) {
+            result.more.insert("stderr".to_owned(), json!(done.text));
+        }
         // What orch itself puts into the document is its own.
         if matches!(work.work, Work::Action(_)) {
             return (
