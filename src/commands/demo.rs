@@ -4,6 +4,7 @@
 //! as a process of its own, and what is shown is read back from the disk. What does not happen as
 //! announced fails the demo.
 
+mod build;
 mod four_pass;
 mod lifecycle;
 mod played;
@@ -77,6 +78,7 @@ impl Stage {
         self.a_workflow_decides()?;
         self.four_passes()?;
         self.a_governed_lifecycle()?;
+        self.a_build_goes_green()?;
         self.how_it_stands()?;
         println!(
             "\n{} all of it was done with files: no server, no database.\nNext: `orch init` in a folder of yours, then `orch watch`.",

@@ -67,7 +67,7 @@ impl Play for Anything {
             1 => Done::fails(Kind::TimeoutExpired, 124),
             2 => Done::fails(Kind::SafetyViolation, 2),
             3 => Done::fails(Kind::PatchError, 1),
-            4 => {
+            4 if ["generate", "patch"].contains(&name) => {
                 let mut done = Done::prints("SUCCESS");
                 let path = *dice.pick(&["/retry_count", "/metadata/status", "/max_retries"]);
                 done.changes.set.insert(path.to_owned(), json!(-7));
