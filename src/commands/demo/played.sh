@@ -3,7 +3,8 @@
 # time, else STEP) is printed, or executed if it is a script.
 root=${0%/bin/*}
 step=${ORCH_TASK##*/} step=${step#*.} step=${step#*-}
-before=$(ls "$root/processed/${ORCH_TASK%%/*}" 2> /dev/null | grep -c -- "-$step\.task$")
+agent=${ORCH_TASK%%/*} agent=${agent##*:}
+before=$(ls "$root/processed/$agent" 2> /dev/null | grep -c -- "-$step\.task$")
 cat > /dev/null
 for answer in "$root/answers/$step.$((before + 1))" "$root/answers/$step"; do
     [ -e "$answer" ] || continue

@@ -28,9 +28,9 @@ use super::Stage;
 use crate::harness::{Orch, Ran};
 
 /// The tests of most builds: they count themselves, and are content with one word.
-const CHECK: &str = "echo x >> tests; grep -qx good code || { echo 'not good' >&2; exit 1; }";
-const GOOD: &str = "```text code\ngood\n```\n";
-const BAD: &str = "Here it is.\n\n```text code\nbad\n```\n";
+const CHECK: &str = "echo x >> tests; grep -qx good code.txt || { echo 'not good' >&2; exit 1; }";
+const GOOD: &str = "```text code.txt\ngood\n```\n";
+const BAD: &str = "Here it is.\n\n```text code.txt\nbad\n```\n";
 
 impl Stage {
     /// Puts down a specification with these tests.
@@ -151,7 +151,7 @@ fn every_transition_of_the_table() {
         },
         Case {
             about: "the generator fails",
-            answers: &[("generate", "#!/bin/sh\necho good > code; echo 'no model' >&2; exit 7")],
+            answers: &[("generate", "#!/bin/sh\necho good > code.txt; echo 'no model' >&2; exit 7")],
             retries: "5",
             code: 1,
             path: "generate>_fail",
@@ -257,30 +257,30 @@ fn the_state_tells_how_the_build_stands() {
 
 #[test]
 fn every_form_of_a_patch_is_taken() {
-    let diff = "The fix:\n\n--- a/code\n+++ b/code\n@@ -1 +1 @@\n-bad\n+good\n";
+    let diff = "The fix:\n\n--- a/code.txt\n+++ b/code.txt\n@@ -1 +1 @@\n-bad\n+good\n";
     let fenced_diff = format!("```diff\n{}```\n", diff.trim_start_matches("The fix:\n\n"));
     let forms = [
-        ("whole files as JSON", r#"{"files": {"code": "good\n"}}"#),
+        ("whole files as JSON", r#"{"files": {"code.txt": "good\n"}}"#),
         ("a fenced block", GOOD),
         ("a unified diff", diff),
         ("a unified diff in a fence", &fenced_diff),
-        ("by itself", "#!/bin/sh\necho good > code; echo done"),
+        ("by itself", "#!/bin/sh\necho good > code.txt; echo done"),
     ];
     for (form, patch) in forms {
         let stage = Stage::new();
         stage.checked().answers("generate", BAD).answers("patch", patch);
         let ran = stage.build(&["--max-retries", "1"]);
         assert_eq!(ran.code(), 0, "{form}: {ran:#?}");
-        assert_eq!(std::fs::read_to_string(stage.file("code")).unwrap(), "good\n", "{form}");
+        assert_eq!(std::fs::read_to_string(stage.file("code.txt")).unwrap(), "good\n", "{form}");
     }
 }
 
 #[test]
 fn a_patch_that_does_not_fit_changes_nothing() {
     let unfit = [
-        "--- a/code\n+++ b/code\n@@ -1 +1 @@\n-something else\n+good\n",
-        "--- a/code\n+++ b/code\n@@ -1 +1 @@\n-bad\n+good\n--- a/gone\n+++ b/gone\n@@ -1 +1 @@\n-x\n+y\n",
-        r#"{"files": {"code": "good\n", "tests": 7}}"#,
+        "--- a/code.txt\n+++ b/code.txt\n@@ -1 +1 @@\n-something else\n+good\n",
+        "--- a/code.txt\n+++ b/code.txt\n@@ -1 +1 @@\n-bad\n+good\n--- a/gone\n+++ b/gone\n@@ -1 +1 @@\n-x\n+y\n",
+        r#"{"files": {"code.txt": "good\n", "tests": 7}}"#,
     ];
     for patch in unfit {
         let stage = Stage::new();
@@ -288,7 +288,7 @@ fn a_patch_that_does_not_fit_changes_nothing() {
         let ran = stage.build(&[]);
         assert_eq!(ran.code(), 1, "{patch}: {ran:#?}");
         assert!(path(&ran).ends_with("apply_patch>_fail"), "{patch}: {ran:#?}");
-        assert_eq!(std::fs::read_to_string(stage.file("code")).unwrap(), "bad\n", "{patch}");
+        assert_eq!(std::fs::read_to_string(stage.file("code.txt")).unwrap(), "bad\n", "{patch}");
         assert_eq!(stage.tested(), 1, "{patch}");
     }
 }
@@ -297,7 +297,7 @@ fn a_patch_that_does_not_fit_changes_nothing() {
 fn an_agent_may_write_its_files_itself() {
     let stage = Stage::new();
     stage.checked();
-    stage.answers("generate", "#!/bin/sh\nmkdir -p sub; echo x > sub/y; echo good > code");
+    stage.answers("generate", "#!/bin/sh\nmkdir -p sub; echo x > sub/y; echo good > code.txt");
     stage.build(&[]).expect(0);
     assert!(stage.file("sub/y").exists());
 }
@@ -308,11 +308,11 @@ fn the_agents_are_told_what_they_need() {
     stage.checked().answers("generate", BAD).answers("patch", GOOD);
     stage.build(&[]).expect(0);
     let prompt = stage.prompt("generate", 1);
-    for part in ["a good word", "grep -qx good code", "path/of/file"] {
+    for part in ["a good word", "grep -qx good code.txt", "path/of/file"] {
         assert!(prompt.contains(part), "{part}: {prompt}");
     }
     let prompt = stage.prompt("patch", 1);
-    for part in ["a good word", "exit code 1", "not good", "bad\n", "/code (4/4 bytes)"] {
+    for part in ["a good word", "exit code 1", "not good", "bad\n", "/code.txt (4/4 bytes)"] {
         assert!(prompt.contains(part), "{part}: {prompt}");
     }
 }

@@ -75,7 +75,7 @@ impl Play for Anything {
             }
             5 => Done::prints(""),
             6 => Done::json(&json!({"status": "SUCCESS", "retry_count": -1, "max_retries": 1000})),
-            _ => Done::prints("```text code\nx\n```\n"),
+            _ => Done::prints("```text code.txt\nx\n```\n"),
         }
     }
 

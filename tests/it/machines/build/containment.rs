@@ -38,11 +38,11 @@ fn a_generated_path_that_leads_out_stops_the_build() {
         stage.checked();
         // The link is made by the agent, in its own folder, where it may.
         let outside = stage.bed.outside.display().to_string();
-        let files = json!({"files": {"code": "good\n", path: "x"}});
+        let files = json!({"files": {"code.txt": "good\n", path: "x"}});
         stage.answers("generate", format!("#!/bin/sh\nln -s {outside} link\ncat <<'X'\n{files}\nX\n"));
         let ran = stage.build(&[]);
         stopped(&stage, path, &ran);
-        assert!(!stage.file("code").exists(), "{path}: all or nothing");
+        assert!(!stage.file("code.txt").exists(), "{path}: all or nothing");
         assert_eq!(stage.tested(), 0, "{path}");
     }
 }
@@ -52,14 +52,14 @@ fn a_patched_path_that_leads_out_stops_the_build() {
     let forms = [
         "--- /dev/null\n+++ b/../evil\n@@ -0,0 +1 @@\n+x\n".to_owned(),
         "```text ../evil\nx\n```\n".to_owned(),
-        json!({"files": {"code": "good\n", "/etc/evil": "x"}}).to_string(),
+        json!({"files": {"code.txt": "good\n", "/etc/evil": "x"}}).to_string(),
     ];
     for patch in forms {
         let stage = Stage::new();
         stage.checked().answers("generate", BAD).answers("patch", &patch);
         let ran = stage.build(&[]);
         stopped(&stage, &patch, &ran);
-        assert_eq!(std::fs::read_to_string(stage.file("code")).unwrap(), "bad\n");
+        assert_eq!(std::fs::read_to_string(stage.file("code.txt")).unwrap(), "bad\n");
         assert_eq!(stage.tested(), 1, "{patch}");
     }
 }
@@ -70,7 +70,7 @@ fn a_file_that_is_a_link_is_not_written_through() {
     let kept = stage.bed.outside.join("kept");
     std::fs::write(&kept, "mine").unwrap();
     stage.checked();
-    let link = format!("#!/bin/sh\nln -s {} code\nprintf '{GOOD}'", kept.display());
+    let link = format!("#!/bin/sh\nln -s {} code.txt\nprintf '{GOOD}'", kept.display());
     stage.answers("generate", link);
     let ran = stage.build(&[]);
     stopped(&stage, "a link in the place of a file", &ran);
@@ -107,5 +107,5 @@ fn a_build_whose_folder_was_swapped_for_a_link_is_stopped() {
     symlink(&stage.bed.outside, &files).unwrap();
     let ran = stage.orch(&["resume", &id]);
     assert_ne!(ran.code(), 0, "{ran:#?}");
-    assert!(!stage.bed.outside.join("code").exists(), "{ran:#?}");
+    assert!(!stage.bed.outside.join("code.txt").exists(), "{ran:#?}");
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const YAML: &str = "name: word\ndescription: a good word\ntest: [grep, -qx, good, code]\n";
+const YAML: &str = "name: word\ndescription: a good word\ntest: [grep, -qx, good, code.txt]\n";
 
 fn given(text: &str) -> (Stage, Ran) {
     let stage = Stage::new();
@@ -16,7 +16,7 @@ fn given(text: &str) -> (Stage, Ran) {
 fn a_specification_is_yaml_or_json() {
     for text in [
         YAML,
-        r#"{"name": "word", "description": "a good word", "test": ["grep", "-qx", "good", "code"]}"#,
+        r#"{"name": "word", "description": "a good word", "test": ["grep", "-qx", "good", "code.txt"]}"#,
     ] {
         let (_, ran) = given(text);
         assert_eq!(ran.code(), 0, "{text}: {ran:#?}");
@@ -89,7 +89,7 @@ fn five_retries_are_usual() {
 fn a_build_that_is_dropped_as_a_file_is_told_the_same() {
     let stage = Stage::new();
     stage.answers("generate", GOOD);
-    let task = "---\nworkflow: build\ncontext: {max_retries: 99}\ninput: {name: w, description: d, test: [grep, -qx, good, code]}\n---\n";
+    let task = "---\nworkflow: build\ncontext: {max_retries: 99}\ninput: {name: w, description: d, test: [grep, -qx, good, code.txt]}\n---\n";
     stage.bed.drop_task("build", "x", task);
     let ran = stage.bed.drain().expect(0);
     assert!(ran.stderr.contains("`context.max_retries` is 99; 50 is taken instead"), "{ran:#?}");

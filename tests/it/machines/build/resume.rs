@@ -64,7 +64,7 @@ fn in_patching(signal: &str, landed: bool) {
     let stage = Stage::new();
     stage.checked().answers("generate", BAD);
     let word = if landed { "good" } else { "worse" };
-    stage.answers("patch", STAYS.replace(": > here", &format!("echo {word} > code; : > here")));
+    stage.answers("patch", STAYS.replace(": > here", &format!("echo {word} > code.txt; : > here")));
     let running = underway(&stage, &["--max-retries", "1"]);
     let state = stage.state();
     assert_eq!(state["metadata"]["currentPhase"], "PATCHING");
@@ -108,7 +108,7 @@ fn a_crash_while_a_patch_is_written_leaves_no_half_of_it() {
     for point in ["apply.journal", "apply.rename"] {
         let stage = Stage::new();
         stage.checked().answers("generate", BAD);
-        let patch = json!({"files": {"code": "good\n", "second": "x\n", "third": "y\n"}});
+        let patch = json!({"files": {"code.txt": "good\n", "second": "x\n", "third": "y\n"}});
         stage.answers("patch", patch.to_string());
         // The first of its kind wrote what was generated.
         let ran = stage.builds(&[]).env("ORCH_FAULT", format!("kill:{point}:2")).run();

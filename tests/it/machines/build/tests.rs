@@ -49,7 +49,7 @@ fn tests_run_in_the_folder_of_the_build_and_are_captured() {
     let ran = stage.build(&[]).expect(0);
     let said = stage.state()["step_results"]["test"]["output"].clone();
     let folder = stage.file("").canonicalize().unwrap();
-    assert_eq!(said, format!("{}\ncode\n", folder.display()));
+    assert_eq!(said, format!("{}\ncode.txt\n", folder.display()));
     assert!(!(ran.stdout + &ran.stderr).contains("loud"));
 }
 
@@ -97,7 +97,7 @@ fn the_time_limit_is_five_minutes_and_at_most_ten() {
 fn every_exit_code_but_zero_is_a_failing_test() {
     for code in ["1", "2", "77", "124", "126", "127", "255"] {
         let stage = Stage::new();
-        stage.spec(&["sh", "-c", &format!("grep -qx good code || exit {code}")]);
+        stage.spec(&["sh", "-c", &format!("grep -qx good code.txt || exit {code}")]);
         stage.answers("generate", BAD).answers("patch", GOOD);
         let ran = stage.build(&["--max-retries", "1"]);
         assert_eq!(ran.code(), 0, "{code}: {ran:#?}");
@@ -119,7 +119,7 @@ fn tests_that_cannot_be_started_fail_the_build_at_once() {
 #[test]
 fn the_patcher_gets_the_end_of_both_streams() {
     let stage = Stage::new();
-    let many = "i=0; while [ $i -lt 3000 ]; do echo out-$i-0123456789012345678901234567890; echo err-$i-0123456789012345678901234567890 >&2; i=$((i+1)); done; grep -qx good code";
+    let many = "i=0; while [ $i -lt 3000 ]; do echo out-$i-0123456789012345678901234567890; echo err-$i-0123456789012345678901234567890 >&2; i=$((i+1)); done; grep -qx good code.txt";
     stage.spec(&["sh", "-c", many]);
     stage.answers("generate", BAD).answers("patch", GOOD);
     stage.build(&[]).expect(0);
