@@ -152,13 +152,13 @@ impl Play for Watched<'_> {
 
 #[test]
 fn every_build_keeps_to_the_table() {
-    let (seen, succeeded) = drive(&Ground::shipped("build"), 1500);
+    let (seen, succeeded) = drive(&Ground::shipped("build"), 160);
     // All of it was gone through: each change of state in the table, and both ends.
     let changes = TABLE.iter().filter(|(from, to)| from != to);
     for (from, to) in changes {
         assert!(seen.contains(&((*from).to_owned(), (*to).to_owned())), "{from} -> {to}");
     }
-    assert!(succeeded > 100, "{succeeded}");
+    assert!(succeeded > 20, "{succeeded}");
 }
 
 /// Without its rules the build would not keep to the table: chance finds that out.
@@ -175,7 +175,7 @@ fn a_build_without_one_of_its_rules_is_found_out() {
             assert!(text.contains(from), "{what}");
             text.replace(from, to)
         });
-        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drive(&ground, 400)));
+        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drive(&ground, 64)));
         // The bound and the row stand for each other: either alone still keeps the promise.
         let doubled = what.starts_with("the bound") || what.starts_with("the row");
         assert_eq!(found.is_ok(), doubled, "{what}");
