@@ -176,7 +176,9 @@ impl Order {
 /// is ended for good.
 fn make_readable(mailbox: &Mailbox, runs: &Runs, name: &str) -> Result<()> {
     for id in runs.list()? {
-        let of = id.split_once('-').and_then(|(_, rest)| rest.rsplit_once('-'));
+        let of = id
+            .split_once('-')
+            .and_then(|(_, rest)| rest.rsplit_once('-'));
         let Ok(run) = runs.open(&id) else { continue };
         if of.is_none_or(|(workflow, _)| workflow != name) || run.peek().is_ok() {
             continue;

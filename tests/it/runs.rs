@@ -320,7 +320,7 @@ const MEDDLING: [(&str, &str, u8); 8] = [
     (
         "the state, to something else",
         r#"echo '{"version": 1}' > $W/state.json"#,
-        2,
+        3,
     ),
     (
         "a file of the spec",

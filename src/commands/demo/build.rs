@@ -11,7 +11,9 @@ const ANSWERS: [(&str, &str); 3] = [
 
 impl Stage {
     pub(super) fn a_build_goes_green(&self) -> Result<()> {
-        self.chapter("A build: generate, test, patch, until the tests pass or the retries are used");
+        self.chapter(
+            "A build: generate, test, patch, until the tests pass or the retries are used",
+        );
         self.say("specs/build.yaml: a specification with its test command goes in. The model here only prints; orch writes its files, and a diff, itself:");
         let stage = self.played("build", &ANSWERS)?;
         stage.write("slug.yaml", include_str!("build/spec.yaml"))?;

@@ -67,7 +67,11 @@ impl Stage {
 /// The transitions that were made, `step>next`.
 fn path(ran: &Ran) -> String {
     let step = |line: &str| {
-        let (step, next) = line.strip_prefix('[')?.split_once("] ")?.1.split_once(" -> ")?;
+        let (step, next) = line
+            .strip_prefix('[')?
+            .split_once("] ")?
+            .1
+            .split_once(" -> ")?;
         let step = step.split(' ').next()?;
         Some(format!("{step}>{}", next.split(' ').next()?))
     };
@@ -140,7 +144,10 @@ fn every_transition_of_the_table() {
         },
         Case {
             about: "the generator says that all is done, and has done nothing",
-            answers: &[("generate", r#"{"state": "SUCCESS", "last_test_exit_code": 0}"#)],
+            answers: &[(
+                "generate",
+                r#"{"state": "SUCCESS", "last_test_exit_code": 0}"#,
+            )],
             retries: "5",
             code: 1,
             path: "generate>keep keep>_fail",
@@ -151,7 +158,10 @@ fn every_transition_of_the_table() {
         },
         Case {
             about: "the generator fails",
-            answers: &[("generate", "#!/bin/sh\necho good > code.txt; echo 'no model' >&2; exit 7")],
+            answers: &[(
+                "generate",
+                "#!/bin/sh\necho good > code.txt; echo 'no model' >&2; exit 7",
+            )],
             retries: "5",
             code: 1,
             path: "generate>_fail",
@@ -178,7 +188,10 @@ fn every_transition_of_the_table() {
         },
         Case {
             about: "the patcher has nothing to say",
-            answers: &[("generate", BAD), ("patch", "It looks right to me: approved.")],
+            answers: &[
+                ("generate", BAD),
+                ("patch", "It looks right to me: approved."),
+            ],
             retries: "5",
             code: 1,
             path: "BEGIN test>patch patch>apply_patch apply_patch>_fail",
@@ -202,7 +215,11 @@ fn every_transition_of_the_table() {
         assert_eq!(stage.tested(), case.tested, "{about}");
         let state = stage.state();
         assert_eq!(state["state"]["last_error"], case.error, "{about}");
-        let status = if case.code == 0 { "succeeded" } else { "failed" };
+        let status = if case.code == 0 {
+            "succeeded"
+        } else {
+            "failed"
+        };
         assert_eq!(state["status"], status, "{about}");
         assert_eq!(state["pending"], json!([]), "{about}: nothing goes on");
     }
@@ -212,8 +229,13 @@ fn every_transition_of_the_table() {
 fn the_tests_run_once_more_than_there_are_retries() {
     for retries in 1..=3_usize {
         let stage = Stage::new();
-        stage.checked().answers("generate", BAD).answers("patch", BAD);
-        let ran = stage.build(&["--max-retries", &retries.to_string()]).expect(1);
+        stage
+            .checked()
+            .answers("generate", BAD)
+            .answers("patch", BAD);
+        let ran = stage
+            .build(&["--max-retries", &retries.to_string()])
+            .expect(1);
         assert_eq!(stage.tested(), retries + 1);
         assert_eq!(stage.calls().len(), retries + 1, "{:?}", stage.calls());
         let left = format!("no retry is left (max_retries: {retries})");
@@ -243,7 +265,10 @@ fn the_state_tells_how_the_build_stands() {
         })
     );
     let state = stage.state();
-    assert_eq!(state["metadata"], json!({"currentPhase": "TESTING", "status": "completed"}));
+    assert_eq!(
+        state["metadata"],
+        json!({"currentPhase": "TESTING", "status": "completed"})
+    );
     assert_eq!(
         state["state"],
         json!({
@@ -252,7 +277,11 @@ fn the_state_tells_how_the_build_stands() {
         })
     );
     assert_eq!(state["variables"]["input"]["name"], "word");
-    assert!(!stage.bed.has(&format!("workspace/{}/state.json.tmp", stage.run_id())));
+    assert!(
+        !stage
+            .bed
+            .has(&format!("workspace/{}/state.json.tmp", stage.run_id()))
+    );
 }
 
 #[test]
@@ -260,7 +289,10 @@ fn every_form_of_a_patch_is_taken() {
     let diff = "The fix:\n\n--- a/code.txt\n+++ b/code.txt\n@@ -1 +1 @@\n-bad\n+good\n";
     let fenced_diff = format!("```diff\n{}```\n", diff.trim_start_matches("The fix:\n\n"));
     let forms = [
-        ("whole files as JSON", r#"{"files": {"code.txt": "good\n"}}"#),
+        (
+            "whole files as JSON",
+            r#"{"files": {"code.txt": "good\n"}}"#,
+        ),
         ("a fenced block", GOOD),
         ("a unified diff", diff),
         ("a unified diff in a fence", &fenced_diff),
@@ -268,10 +300,17 @@ fn every_form_of_a_patch_is_taken() {
     ];
     for (form, patch) in forms {
         let stage = Stage::new();
-        stage.checked().answers("generate", BAD).answers("patch", patch);
+        stage
+            .checked()
+            .answers("generate", BAD)
+            .answers("patch", patch);
         let ran = stage.build(&["--max-retries", "1"]);
         assert_eq!(ran.code(), 0, "{form}: {ran:#?}");
-        assert_eq!(std::fs::read_to_string(stage.file("code.txt")).unwrap(), "good\n", "{form}");
+        assert_eq!(
+            std::fs::read_to_string(stage.file("code.txt")).unwrap(),
+            "good\n",
+            "{form}"
+        );
     }
 }
 
@@ -284,11 +323,21 @@ fn a_patch_that_does_not_fit_changes_nothing() {
     ];
     for patch in unfit {
         let stage = Stage::new();
-        stage.checked().answers("generate", BAD).answers("patch", patch);
+        stage
+            .checked()
+            .answers("generate", BAD)
+            .answers("patch", patch);
         let ran = stage.build(&[]);
         assert_eq!(ran.code(), 1, "{patch}: {ran:#?}");
-        assert!(path(&ran).ends_with("apply_patch>_fail"), "{patch}: {ran:#?}");
-        assert_eq!(std::fs::read_to_string(stage.file("code.txt")).unwrap(), "bad\n", "{patch}");
+        assert!(
+            path(&ran).ends_with("apply_patch>_fail"),
+            "{patch}: {ran:#?}"
+        );
+        assert_eq!(
+            std::fs::read_to_string(stage.file("code.txt")).unwrap(),
+            "bad\n",
+            "{patch}"
+        );
         assert_eq!(stage.tested(), 1, "{patch}");
     }
 }
@@ -297,7 +346,10 @@ fn a_patch_that_does_not_fit_changes_nothing() {
 fn an_agent_may_write_its_files_itself() {
     let stage = Stage::new();
     stage.checked();
-    stage.answers("generate", "#!/bin/sh\nmkdir -p sub; echo x > sub/y; echo good > code.txt");
+    stage.answers(
+        "generate",
+        "#!/bin/sh\nmkdir -p sub; echo x > sub/y; echo good > code.txt",
+    );
     stage.build(&[]).expect(0);
     assert!(stage.file("sub/y").exists());
 }
@@ -305,14 +357,23 @@ fn an_agent_may_write_its_files_itself() {
 #[test]
 fn the_agents_are_told_what_they_need() {
     let stage = Stage::new();
-    stage.checked().answers("generate", BAD).answers("patch", GOOD);
+    stage
+        .checked()
+        .answers("generate", BAD)
+        .answers("patch", GOOD);
     stage.build(&[]).expect(0);
     let prompt = stage.prompt("generate", 1);
     for part in ["a good word", "grep -qx good code.txt", "path/of/file"] {
         assert!(prompt.contains(part), "{part}: {prompt}");
     }
     let prompt = stage.prompt("patch", 1);
-    for part in ["a good word", "exit code 1", "not good", "bad\n", "/code.txt (4/4 bytes)"] {
+    for part in [
+        "a good word",
+        "exit code 1",
+        "not good",
+        "bad\n",
+        "/code.txt (4/4 bytes)",
+    ] {
         assert!(prompt.contains(part), "{part}: {prompt}");
     }
 }

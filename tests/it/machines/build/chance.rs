@@ -80,7 +80,11 @@ impl Play for Anything {
     }
 
     fn check(&mut self, before: &RunState, now: &RunState, event: &Event, _: &[Effect]) {
-        assert_ne!(now.status, RunStatus::Blocked, "it waits for nobody: {event:?}");
+        assert_ne!(
+            now.status,
+            RunStatus::Blocked,
+            "it waits for nobody: {event:?}"
+        );
         if before.seq > 0 && word(before) != word(now) || now.status != before.status {
             let step = (word(before), word(now));
             if before.seq > 0 {
@@ -92,16 +96,32 @@ impl Play for Anything {
             let is_test = task.ends_with("-test");
             self.tested += u64::from(is_test);
             let passed = is_test && result.exit_code == 0;
-            assert_eq!(passed, now.status == RunStatus::Succeeded, "only tests decide: {event:?}");
-            let unsafe_path = result.error.as_ref().is_some_and(|e| e.kind == Kind::SafetyViolation);
+            assert_eq!(
+                passed,
+                now.status == RunStatus::Succeeded,
+                "only tests decide: {event:?}"
+            );
+            let unsafe_path = result
+                .error
+                .as_ref()
+                .is_some_and(|e| e.kind == Kind::SafetyViolation);
             assert!(!unsafe_path || now.status == RunStatus::Failed);
             if is_test {
-                assert_eq!(now.state["retry_count"], json!(now.visits.get("patch").copied().unwrap_or(0)
-                    - u64::from(now.metadata.current_phase == "PATCHING")));
+                assert_eq!(
+                    now.state["retry_count"],
+                    json!(
+                        now.visits.get("patch").copied().unwrap_or(0)
+                            - u64::from(now.metadata.current_phase == "PATCHING")
+                    )
+                );
             }
         }
         let most = self.most();
-        assert!(self.tested <= most + 1, "tested {} times of {most} + 1", self.tested);
+        assert!(
+            self.tested <= most + 1,
+            "tested {} times of {most} + 1",
+            self.tested
+        );
         assert!(now.visits.get("patch").is_none_or(|visits| *visits <= most));
         let shown = &now.state["max_retries"];
         assert!(shown.is_null() || *shown == json!(most), "{shown}");
@@ -124,12 +144,21 @@ fn drive(ground: &Ground, seeds: u64) -> (BTreeSet<(String, String)>, usize) {
         let retries = [5, 1, 0, 3, 50, 99, -4, 2][usize::try_from(number % 8).unwrap()];
         let luck = [20, 5, 50, 0][usize::try_from(number / 8 % 4).unwrap()];
         let play = Watched {
-            inner: Anything { retries, luck, tested: 0, seen: BTreeSet::new() },
+            inner: Anything {
+                retries,
+                luck,
+                tested: 0,
+                seen: BTreeSet::new(),
+            },
             all: &seen,
         };
         (given(retries), play)
     });
-    assert_eq!(ends.keys().copied().collect::<Vec<_>>(), ["failed", "succeeded"], "{ends:?}");
+    assert_eq!(
+        ends.keys().copied().collect::<Vec<_>>(),
+        ["failed", "succeeded"],
+        "{ends:?}"
+    );
     (seen.into_inner(), ends["succeeded"])
 }
 
@@ -156,7 +185,10 @@ fn every_build_keeps_to_the_table() {
     // All of it was gone through: each change of state in the table, and both ends.
     let changes = TABLE.iter().filter(|(from, to)| from != to);
     for (from, to) in changes {
-        assert!(seen.contains(&((*from).to_owned(), (*to).to_owned())), "{from} -> {to}");
+        assert!(
+            seen.contains(&((*from).to_owned(), (*to).to_owned())),
+            "{from} -> {to}"
+        );
     }
     assert!(succeeded > 20, "{succeeded}");
 }
@@ -165,10 +197,26 @@ fn every_build_keeps_to_the_table() {
 #[test]
 fn a_build_without_one_of_its_rules_is_found_out() {
     let broken: [(&str, &str, &str); 4] = [
-        ("the bound of the retries", "max: 50}\n    on_limit", "max: 51}\n    on_limit"),
-        ("the row of the last retry", "visits.patch >= state.max_retries", "visits.patch > 1000"),
-        ("the tests decide", "- if: status == \"succeeded\"\n        goto: _end", "- if: exit_code < 2\n        goto: _end"),
-        ("a crash counts", "state.retry_count: visits.patch, state.last_test_exit_code", "state.retry_count: visits.test, state.last_test_exit_code"),
+        (
+            "the bound of the retries",
+            "max: 50}\n    on_limit",
+            "max: 51}\n    on_limit",
+        ),
+        (
+            "the row of the last retry",
+            "visits.patch >= state.max_retries",
+            "visits.patch > 1000",
+        ),
+        (
+            "the tests decide",
+            "- if: status == \"succeeded\"\n        goto: _end",
+            "- if: exit_code < 2\n        goto: _end",
+        ),
+        (
+            "a crash counts",
+            "state.retry_count: visits.patch, state.last_test_exit_code",
+            "state.retry_count: visits.test, state.last_test_exit_code",
+        ),
     ];
     for (what, from, to) in broken {
         let ground = Ground::changed("build", |text| {

@@ -39,7 +39,10 @@ fn a_generated_path_that_leads_out_stops_the_build() {
         // The link is made by the agent, in its own folder, where it may.
         let outside = stage.bed.outside.display().to_string();
         let files = json!({"files": {"code.txt": "good\n", path: "x"}});
-        stage.answers("generate", format!("#!/bin/sh\nln -s {outside} link\ncat <<'X'\n{files}\nX\n"));
+        stage.answers(
+            "generate",
+            format!("#!/bin/sh\nln -s {outside} link\ncat <<'X'\n{files}\nX\n"),
+        );
         let ran = stage.build(&[]);
         stopped(&stage, path, &ran);
         assert!(!stage.file("code.txt").exists(), "{path}: all or nothing");
@@ -56,10 +59,16 @@ fn a_patched_path_that_leads_out_stops_the_build() {
     ];
     for patch in forms {
         let stage = Stage::new();
-        stage.checked().answers("generate", BAD).answers("patch", &patch);
+        stage
+            .checked()
+            .answers("generate", BAD)
+            .answers("patch", &patch);
         let ran = stage.build(&[]);
         stopped(&stage, &patch, &ran);
-        assert_eq!(std::fs::read_to_string(stage.file("code.txt")).unwrap(), "bad\n");
+        assert_eq!(
+            std::fs::read_to_string(stage.file("code.txt")).unwrap(),
+            "bad\n"
+        );
         assert_eq!(stage.tested(), 1, "{patch}");
     }
 }
@@ -70,7 +79,10 @@ fn a_file_that_is_a_link_is_not_written_through() {
     let kept = stage.bed.outside.join("kept");
     std::fs::write(&kept, "mine").unwrap();
     stage.checked();
-    let link = format!("#!/bin/sh\nln -s {} code.txt\nprintf '{GOOD}'", kept.display());
+    let link = format!(
+        "#!/bin/sh\nln -s {} code.txt\nprintf '{GOOD}'",
+        kept.display()
+    );
     stage.answers("generate", link);
     let ran = stage.build(&[]);
     stopped(&stage, "a link in the place of a file", &ran);
@@ -90,7 +102,10 @@ fn agents_and_tests_cannot_write_elsewhere_themselves() {
     // Where the kernel cannot hold them, the comparison afterwards stops the build instead.
     assert!([0, 2].contains(&ran.code()), "{ran:#?}");
     for place in ["specs/evil.yaml", "inbox/evil", "logs/evil"] {
-        assert!(!stage.bed.has(place) || ran.code() == 2, "{place}: {ran:#?}");
+        assert!(
+            !stage.bed.has(place) || ran.code() == 2,
+            "{place}: {ran:#?}"
+        );
     }
 }
 

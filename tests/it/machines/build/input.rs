@@ -32,9 +32,15 @@ fn a_specification_that_does_not_fit_is_refused_with_its_place() {
         (yaml("timeout_sec: 0\n"), "/timeout_sec"),
         (yaml("max_retries: 3\n"), "max_retries"),
         ("name: word\ndescription: x\n".to_owned(), "test"),
-        ("name: w\ndescription: x\ntest: make test\n".to_owned(), "/test"),
+        (
+            "name: w\ndescription: x\ntest: make test\n".to_owned(),
+            "/test",
+        ),
         ("name: w\ndescription: x\ntest: []\n".to_owned(), "/test"),
-        ("name: w\ndescription: x\ntest: [make, {}]\n".to_owned(), "/test/1"),
+        (
+            "name: w\ndescription: x\ntest: [make, {}]\n".to_owned(),
+            "/test/1",
+        ),
         ("name: [w\n".to_owned(), "spec.json:"),
         ("just a text".to_owned(), "object"),
         (String::new(), "input"),
@@ -63,7 +69,10 @@ fn a_build_without_a_specification_is_bad_usage() {
 fn retries_are_clamped_and_that_is_told() {
     for (asked, taken) in [("0", 1), ("-3", 1), ("51", 50), ("99", 50)] {
         let stage = Stage::new();
-        stage.checked().answers("generate", BAD).answers("patch", GOOD);
+        stage
+            .checked()
+            .answers("generate", BAD)
+            .answers("patch", GOOD);
         let ran = stage.build(&["--max-retries", asked]).expect(0);
         let told = format!("warning: `context.max_retries` is {asked}; {taken} is taken instead");
         assert!(ran.stderr.contains(&told), "{ran:#?}");
@@ -92,6 +101,10 @@ fn a_build_that_is_dropped_as_a_file_is_told_the_same() {
     let task = "---\nworkflow: build\ncontext: {max_retries: 99}\ninput: {name: w, description: d, test: [grep, -qx, good, code.txt]}\n---\n";
     stage.bed.drop_task("build", "x", task);
     let ran = stage.bed.drain().expect(0);
-    assert!(ran.stderr.contains("`context.max_retries` is 99; 50 is taken instead"), "{ran:#?}");
+    assert!(
+        ran.stderr
+            .contains("`context.max_retries` is 99; 50 is taken instead"),
+        "{ran:#?}"
+    );
     assert_eq!(stage.state()["status"], "succeeded");
 }

@@ -6,7 +6,10 @@ use super::*;
 
 fn failed() -> Stage {
     let stage = Stage::new();
-    stage.checked().answers("generate", BAD).answers("patch", BAD);
+    stage
+        .checked()
+        .answers("generate", BAD)
+        .answers("patch", BAD);
     stage.build(&["--max-retries", "1"]).expect(1);
     stage
 }
@@ -28,13 +31,24 @@ fn status_shows_how_a_build_stands() {
 fn a_reset_clears_the_files_and_keeps_logs_and_specs() {
     let stage = failed();
     let id = stage.run_id();
-    let (specs, log) = (stage.bed.ls("specs"), stage.bed.read(&format!("logs/{id}.jsonl")));
+    let (specs, log) = (
+        stage.bed.ls("specs"),
+        stage.bed.read(&format!("logs/{id}.jsonl")),
+    );
     stage.orch(&["reset", &id]).expect(0);
     assert!(stage.bed.ls(&format!("workspace/{id}/files")).is_empty());
     assert_eq!(stage.bed.ls("specs"), specs);
-    assert!(stage.bed.read(&format!("logs/{id}.jsonl")).starts_with(&log));
+    assert!(
+        stage
+            .bed
+            .read(&format!("logs/{id}.jsonl"))
+            .starts_with(&log)
+    );
     let state = stage.state();
-    assert_eq!(state["metadata"], json!({"currentPhase": "GENERATING", "status": "in-progress"}));
+    assert_eq!(
+        state["metadata"],
+        json!({"currentPhase": "GENERATING", "status": "in-progress"})
+    );
     assert_eq!(state["state"]["retry_count"], 0);
     assert_eq!(state["state"]["last_error"], json!(null));
     // And it begins anew, with all of its retries.
@@ -69,8 +83,14 @@ fn an_agent_cannot_start_its_build_over() {
     let stage = Stage::new();
     stage.checked().answers("generate", BAD);
     let orch = crate::harness::orch().display().to_string();
-    stage.answers("patch", format!("#!/bin/sh\n{orch} reset last || echo refused > told\nprintf '{GOOD}'"));
+    stage.answers(
+        "patch",
+        format!("#!/bin/sh\n{orch} reset last || echo refused > told\nprintf '{GOOD}'"),
+    );
     stage.build(&[]).expect(0);
-    assert_eq!(std::fs::read_to_string(stage.file("told")).unwrap(), "refused\n");
+    assert_eq!(
+        std::fs::read_to_string(stage.file("told")).unwrap(),
+        "refused\n"
+    );
     assert_eq!(stage.calls(), ["generate", "patch"]);
 }

@@ -35,13 +35,20 @@ fn ended(stage: &Stage, running: Running, signal: &str) {
 
 fn in_generating(signal: &str) {
     let stage = Stage::new();
-    stage.checked().answers("generate.1", STAYS).answers("generate.2", GOOD);
+    stage
+        .checked()
+        .answers("generate.1", STAYS)
+        .answers("generate.2", GOOD);
     let running = underway(&stage, &[]);
     assert_eq!(stage.state()["metadata"]["currentPhase"], "GENERATING");
     ended(&stage, running, signal);
     let ran = stage.build(&[]).expect(0);
     assert!(ran.stderr.contains("it goes on"), "{ran:#?}");
-    assert_eq!(stage.calls(), ["generate", "generate"], "it is generated again");
+    assert_eq!(
+        stage.calls(),
+        ["generate", "generate"],
+        "it is generated again"
+    );
     assert_eq!(stage.tested(), 1);
 }
 
@@ -54,28 +61,48 @@ fn in_testing(signal: &str) {
     assert_eq!(stage.state()["metadata"]["currentPhase"], "TESTING");
     ended(&stage, running, signal);
     let ran = stage.build(&[]).expect(0);
-    assert_eq!(stage.calls(), ["generate", "patch"], "nothing but the tests ran again");
-    assert!(path(&ran).ends_with("apply_patch>test test>_end"), "{ran:#?}");
+    assert_eq!(
+        stage.calls(),
+        ["generate", "patch"],
+        "nothing but the tests ran again"
+    );
+    assert!(
+        path(&ran).ends_with("apply_patch>test test>_end"),
+        "{ran:#?}"
+    );
     assert_eq!(stage.state()["state"]["retry_count"], 1);
 }
 
 /// The tests say whether the patch has landed; the try is spent either way.
-fn in_patching(signal: &str, landed: bool) {
+fn in_patching(landed: bool) {
     let stage = Stage::new();
     stage.checked().answers("generate", BAD);
     let word = if landed { "good" } else { "worse" };
-    stage.answers("patch", STAYS.replace(": > here", &format!("echo {word} > code.txt; : > here")));
+    stage.answers(
+        "patch",
+        STAYS.replace(": > here", &format!("echo {word} > code.txt; : > here")),
+    );
     let running = underway(&stage, &["--max-retries", "1"]);
     let state = stage.state();
     assert_eq!(state["metadata"]["currentPhase"], "PATCHING");
     assert_eq!(state["state"]["retry_count"], 0);
-    ended(&stage, running, signal);
+    ended(&stage, running, "KILL");
     let ran = stage.build(&[]);
     assert_eq!(ran.code(), i32::from(!landed), "{ran:#?}");
     let end = if landed { "_end" } else { "_fail" };
-    assert!(path(&ran).ends_with(&format!("patch>test test>{end}")), "{ran:#?}");
-    assert_eq!(stage.calls(), ["generate", "patch"], "it is not patched again");
-    assert_eq!((stage.tested(), &stage.state()["state"]["retry_count"]), (2, &json!(1)));
+    assert!(
+        path(&ran).ends_with(&format!("patch>test test>{end}")),
+        "{ran:#?}"
+    );
+    assert_eq!(
+        stage.calls(),
+        ["generate", "patch"],
+        "it is not patched again"
+    );
+    assert_eq!(
+        (stage.tested(), &stage.state()["state"]["retry_count"]),
+        (2, &json!(1))
+    );
 }
 
 #[test]
@@ -90,16 +117,33 @@ fn a_crash_in_testing_tests_again() {
 
 #[test]
 fn a_crash_in_patching_tests_again_and_counts() {
-    in_patching("KILL", true);
-    in_patching("KILL", false);
+    in_patching(true);
+    in_patching(false);
 }
 
 #[test]
 fn an_interrupt_leaves_the_state_and_the_next_start_goes_on() {
     in_generating("INT");
     in_testing("INT");
-    in_patching("INT", true);
-    in_patching("INT", false);
+}
+
+/// A patcher that was asked to stop is asked again: the try is spent once.
+#[test]
+fn an_interrupt_in_patching_patches_again() {
+    let stage = Stage::new();
+    stage
+        .checked()
+        .answers("generate", BAD)
+        .answers("patch.1", STAYS)
+        .answers("patch.2", GOOD);
+    let running = underway(&stage, &["--max-retries", "1"]);
+    ended(&stage, running, "INT");
+    stage.build(&[]).expect(0);
+    assert_eq!(stage.calls(), ["generate", "patch", "patch"]);
+    assert_eq!(
+        (stage.tested(), &stage.state()["state"]["retry_count"]),
+        (2, &json!(1))
+    );
 }
 
 /// Whatever was printed is written as a whole, wherever orch died while it wrote.
@@ -111,18 +155,27 @@ fn a_crash_while_a_patch_is_written_leaves_no_half_of_it() {
         let patch = json!({"files": {"code.txt": "good\n", "second": "x\n", "third": "y\n"}});
         stage.answers("patch", patch.to_string());
         // The first of its kind wrote what was generated.
-        let ran = stage.builds(&[]).env("ORCH_FAULT", format!("kill:{point}:2")).run();
+        let ran = stage
+            .builds(&[])
+            .env("ORCH_FAULT", format!("kill:{point}:2"))
+            .run();
         assert!(ran.was_killed(), "{point}: {ran:#?}");
         stage.build(&[]).expect(0);
         assert_eq!(stage.calls(), ["generate", "patch"], "{point}");
-        assert!(stage.file("second").exists() && stage.file("third").exists(), "{point}");
+        assert!(
+            stage.file("second").exists() && stage.file("third").exists(),
+            "{point}"
+        );
     }
 }
 
 #[test]
 fn an_unfinished_build_goes_on_or_is_named() {
     let stage = Stage::new();
-    stage.checked().answers("generate.1", STAYS).answers("generate", GOOD);
+    stage
+        .checked()
+        .answers("generate.1", STAYS)
+        .answers("generate", GOOD);
     let running = underway(&stage, &["--max-retries", "3"]);
     // What is being worked on is not started over.
     let id = stage.run_id();
@@ -131,7 +184,13 @@ fn an_unfinished_build_goes_on_or_is_named() {
     ended(&stage, running, "INT");
     stage.spec_with(json!({"name": "another", "description": "d", "test": ["true"]}));
     let ran = stage.build(&[]).expect(64);
-    for part in [id.as_str(), "\"word\"", "\"another\"", "orch resume", "orch cancel"] {
+    for part in [
+        id.as_str(),
+        "\"word\"",
+        "\"another\"",
+        "orch resume",
+        "orch cancel",
+    ] {
         assert!(ran.stderr.contains(part), "{part}: {ran:#?}");
     }
     assert_eq!(stage.run_id(), id, "nothing began");
@@ -146,7 +205,10 @@ fn an_unfinished_build_goes_on_or_is_named() {
 
 fn interrupted() -> (Stage, String) {
     let stage = Stage::new();
-    stage.checked().answers("generate.1", STAYS).answers("generate.2", GOOD);
+    stage
+        .checked()
+        .answers("generate.1", STAYS)
+        .answers("generate.2", GOOD);
     let running = underway(&stage, &[]);
     ended(&stage, running, "INT");
     let id = stage.run_id();

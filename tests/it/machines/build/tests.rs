@@ -11,7 +11,16 @@ use crate::machines::random::Ground;
 #[test]
 fn the_command_is_a_list_and_no_shell_sees_it() {
     let stage = Stage::new();
-    stage.spec(&["printf", "%s|", "a b", "$(touch pwned)", "`id`", "*", "; exit 1", "$HOME"]);
+    stage.spec(&[
+        "printf",
+        "%s|",
+        "a b",
+        "$(touch pwned)",
+        "`id`",
+        "*",
+        "; exit 1",
+        "$HOME",
+    ]);
     stage.answers("generate", GOOD);
     stage.build(&[]).expect(0);
     let said = stage.state()["step_results"]["test"]["output"].clone();
@@ -34,7 +43,9 @@ fn only_a_few_variables_come_through() {
         .expect(0);
     let said = stage.state()["step_results"]["test"]["output"].clone();
     let lines = said.as_str().unwrap().lines();
-    let given: BTreeSet<&str> = lines.filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    let given: BTreeSet<&str> = lines
+        .filter_map(|line| Some(line.split_once('=')?.0))
+        .collect();
     // orch's own are the markers, and a folder for what is temporary.
     let own = ["ORCH_ROOT", "ORCH_TASK", "ORCH_WATCHER", "TMPDIR"];
     let foreign: Vec<&&str> = given.iter().filter(|name| !own.contains(name)).collect();
@@ -45,7 +56,9 @@ fn only_a_few_variables_come_through() {
 #[test]
 fn tests_run_in_the_folder_of_the_build_and_are_captured() {
     let stage = Stage::new();
-    stage.spec(&["sh", "-c", "pwd -P; ls; echo loud >&2"]).answers("generate", GOOD);
+    stage
+        .spec(&["sh", "-c", "pwd -P; ls; echo loud >&2"])
+        .answers("generate", GOOD);
     let ran = stage.build(&[]).expect(0);
     let said = stage.state()["step_results"]["test"]["output"].clone();
     let folder = stage.file("").canonicalize().unwrap();
@@ -83,9 +96,8 @@ fn the_time_limit_is_five_minutes_and_at_most_ten() {
     });
     assert_eq!(ground.workflow.step(test).timeout, Some(limit));
     let stage = Stage::new();
-    stage.spec_with(
-        json!({"name": "n", "description": "d", "test": ["true"], "timeout_sec": 9999}),
-    );
+    stage
+        .spec_with(json!({"name": "n", "description": "d", "test": ["true"], "timeout_sec": 9999}));
     stage.answers("generate", GOOD);
     let ran = stage.build(&[]).expect(0);
     let told = "warning: `input.timeout_sec` is 9999; 600 is taken instead";
@@ -97,7 +109,11 @@ fn the_time_limit_is_five_minutes_and_at_most_ten() {
 fn every_exit_code_but_zero_is_a_failing_test() {
     for code in ["1", "2", "77", "124", "126", "127", "255"] {
         let stage = Stage::new();
-        stage.spec(&["sh", "-c", &format!("grep -qx good code.txt || exit {code}")]);
+        stage.spec(&[
+            "sh",
+            "-c",
+            &format!("grep -qx good code.txt || exit {code}"),
+        ]);
         stage.answers("generate", BAD).answers("patch", GOOD);
         let ran = stage.build(&["--max-retries", "1"]);
         assert_eq!(ran.code(), 0, "{code}: {ran:#?}");
@@ -109,7 +125,9 @@ fn every_exit_code_but_zero_is_a_failing_test() {
 #[test]
 fn tests_that_cannot_be_started_fail_the_build_at_once() {
     let stage = Stage::new();
-    stage.spec(&["no-such-program-anywhere"]).answers("generate", GOOD);
+    stage
+        .spec(&["no-such-program-anywhere"])
+        .answers("generate", GOOD);
     let ran = stage.build(&[]).expect(1);
     assert!(path(&ran).ends_with("test>_fail"), "{ran:#?}");
     assert!(ran.stderr.contains("no-such-program-anywhere"), "{ran:#?}");
