@@ -234,7 +234,7 @@ pub fn stop(
     let others: Vec<Pending> = others
         .filter(|pending| own != Some(&pending.task) && is_name(pending))
         .collect();
-    ending::cancel_tasks(mailbox, &others, fault)?;
+    ending::cancel_tasks(mailbox, run.id(), &others, fault)?;
     Ok(true)
 }
 

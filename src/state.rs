@@ -550,8 +550,21 @@ pub enum Effect {
     },
     /// The run has come to a halt or an end.
     Ended(RunStatus),
+    /// Conditions of a step were looked at and no transition tells of them: for the log.
+    Checked(Checked),
+    /// The run has ended without these, which were to be done.
+    Left(Vec<Pending>),
     /// This question needs no answer any more.
     Unasked(Pending),
+}
+
+/// Conditions that were looked at, and what they evaluated to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// The step.
+    pub step: String,
+    /// Every guard, with its value.
+    pub guards: Vec<String>,
 }
 
 /// `[phase] step OK|FAIL -> next | reason`.
@@ -563,7 +576,7 @@ pub struct Checkpoint {
     pub step: String,
     /// How it went.
     pub status: String,
-    /// Where it leads.
+    /// Where it leads; nowhere, where it is only a remark.
     pub next: String,
     /// Why.
     pub reason: String,
@@ -582,7 +595,10 @@ impl std::fmt::Display for Checkpoint {
             reason,
             ..
         } = self;
-        write!(f, "[{phase}] {step} {status} -> {next}")?;
+        write!(f, "[{phase}] {step} {status}")?;
+        if !next.is_empty() {
+            write!(f, " -> {next}")?;
+        }
         if !reason.is_empty() {
             write!(f, " | {reason}")?;
         }

@@ -176,8 +176,11 @@ impl Walk<'_> {
     }
 
     fn transitions(&mut self, number: u64, line: &Line, effects: &[Effect]) {
-        let mut notes = Vec::new();
+        let (mut notes, mut checks) = (Vec::new(), Vec::new());
         for effect in effects {
+            if let Effect::Checked(checked) = effect {
+                checks.push(checked.clone());
+            }
             let Effect::Checkpoint(made) = effect else {
                 continue;
             };
@@ -195,6 +198,9 @@ impl Walk<'_> {
         }
         if notes != line.checkpoints {
             self.find(number, "its `checkpoints` are not what the event leads to");
+        }
+        if checks != line.checks {
+            self.find(number, "its `checks` are not what the event leads to");
         }
     }
 

@@ -65,7 +65,7 @@ fn cancel_run(mailbox: &Mailbox, run: &RunDir, step: Option<&str>) -> Result<u8>
         pending.clone_from(&state.pending);
         Ok(Event::Cancelled)
     })?;
-    match cancel_tasks(mailbox, &pending, &by_a_person())? {
+    match cancel_tasks(mailbox, id, &pending, &by_a_person())? {
         0 => println!("{id} is cancelled"),
         ended => println!("{id} is cancelled; {} ended", count(ended, "step")),
     }

@@ -37,7 +37,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::RunWord) -> Result<u8> {
     })?;
     // What was dropped before is nothing's any more; the new first step has another name.
     let why = Fault::new(Kind::Cancelled, "its run was started over by `orch reset`");
-    cancel_tasks(&mailbox, &before, &why)?;
+    cancel_tasks(&mailbox, run.id(), &before, &why)?;
     let locked = run.lock(PATIENCE)?;
     let state = locked.load(&workflow)?;
     let office = Office {

@@ -169,8 +169,13 @@ fn refuse_stopped(run: &RunDir) -> Result<()> {
         Some(fault) if is_stopped(&state) => {
             let id = run.id();
             let message = clean_line(&format!("run `{id}` was stopped: {}", fault.message));
+            // Without its own spec and log there is nothing that it could be started over from.
+            let way_out = match runs::pinned(run).and_then(|workflow| runs::load(run, &workflow)) {
+                Ok(_) => format!("`orch reset {id}` starts it over"),
+                Err(_) => format!("`orch run {}` starts a new one", state.workflow_name),
+            };
             Err(Fault::new(fault.kind, message).hint(format!(
-                "it cannot go on; `orch audit {id}` names what differs, `orch reset {id}` starts it over"
+                "it cannot go on; `orch audit {id}` names what differs, {way_out}"
             )))
         }
         _ => Ok(()),

@@ -151,7 +151,7 @@ pub(super) fn status(root: &Arc<Root>, run: &RunDir, json: bool) -> Result<u8> {
     let view = View::of(root, run, &state)?;
     match json {
         true => print_json(&view)?,
-        false => print(&view.text(Paint::stdout(), LAST))?,
+        false => print(&view.text(Paint::stdout(), Detail::Last))?,
     };
     Ok(exit::DONE)
 }
@@ -164,7 +164,7 @@ pub(super) fn show(root: &Arc<Root>, target: &RunStep, json: bool) -> Result<u8>
         None if json => drop(print_json(&state)?),
         None => {
             let view = View::of(root, &target.run, &state)?;
-            let text = view.text(Paint::stdout(), usize::MAX);
+            let text = view.text(Paint::stdout(), Detail::All);
             print(&format!("{text}{}", more(&target.run, &state)))?;
         }
     }
@@ -180,6 +180,15 @@ fn state(run: &RunDir) -> Result<RunState> {
         }
         other => other,
     }
+}
+
+/// How much of what a run went through is shown.
+#[derive(Debug, Clone, Copy)]
+enum Detail {
+    /// The last transitions.
+    Last,
+    /// All of them, with every guard.
+    All,
 }
 
 #[derive(Debug, Serialize)]
@@ -214,16 +223,29 @@ struct StepRow {
 struct Made {
     at: String,
     checkpoint: String,
+    /// What its guards evaluated to.
+    guards: Vec<String>,
+    /// Whether no transition was made, and conditions were only looked at.
+    #[serde(skip)]
+    only_checked: bool,
 }
 
 impl<'s> View<'s> {
     fn of(root: &Arc<Root>, run: &RunDir, state: &'s RunState) -> Result<View<'s>> {
         let log = Tail::from_start(root, run.id(), false).news()?;
         let made = log.iter().flat_map(|line| {
-            line.checkpoints.iter().map(|note| Made {
+            let checks = line.checks.iter().map(|checked| Made {
+                at: line.at.clone(),
+                checkpoint: format!("{} CHECKED", checked.step),
+                guards: checked.guards.clone(),
+                only_checked: true,
+            });
+            checks.chain(line.checkpoints.iter().map(|note| Made {
                 at: line.at.clone(),
                 checkpoint: note.line.clone(),
-            })
+                guards: note.guards.clone(),
+                only_checked: false,
+            }))
         });
         Ok(View {
             run: &state.run_id,
@@ -247,7 +269,7 @@ impl<'s> View<'s> {
         })
     }
 
-    fn text(&self, paint: Paint, last: usize) -> String {
+    fn text(&self, paint: Paint, detail: Detail) -> String {
         let now = Timestamp::now();
         let mut out = format!(
             "{}  {}  {}\n",
@@ -280,7 +302,7 @@ impl<'s> View<'s> {
         }
         self.write_steps(&mut out, paint);
         self.write_pending(&mut out, paint);
-        self.write_checkpoints(&mut out, paint, last);
+        self.write_checkpoints(&mut out, paint, detail);
         out
     }
 
@@ -315,13 +337,26 @@ impl<'s> View<'s> {
         section(out, paint, "pending", &lines);
     }
 
-    fn write_checkpoints(&self, out: &mut String, paint: Paint, last: usize) {
-        let from = self.checkpoints.len().saturating_sub(last);
+    fn write_checkpoints(&self, out: &mut String, paint: Paint, detail: Detail) {
         let line = |made: &Made| {
             let at = paint.dim(clean_line(&made.at));
             format!("{at}  {}", clean_line(&made.checkpoint))
         };
-        let lines: Vec<String> = self.checkpoints[from..].iter().map(line).collect();
+        let lines: Vec<String> = match detail {
+            Detail::Last => {
+                let made = self.checkpoints.iter().filter(|made| !made.only_checked);
+                let mut last: Vec<String> = made.rev().take(LAST).map(line).collect();
+                last.reverse();
+                last
+            }
+            Detail::All => {
+                let guard = |guard: &String| paint.dim(format!("    {}", clean_line(guard)));
+                let each = self.checkpoints.iter().flat_map(|made| {
+                    std::iter::once(line(made)).chain(made.guards.iter().map(guard))
+                });
+                each.collect()
+            }
+        };
         section(out, paint, "transitions", &lines);
     }
 }

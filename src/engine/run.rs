@@ -331,12 +331,11 @@ impl Engine {
             attempt: pending.attempts + 1,
             facts: facts.clone(),
         };
-        let others = state.pending.clone();
         let before = state.tasks;
         let (state, effects) = locked.apply(&host.workflow, state, &now(), entered)?;
         drop(locked);
         self.tell(&run_id, &effects);
-        self.end_others_if_stopped(&state, &others, &name);
+        self.end_others_if_stopped(&state, &effects, &name);
         let Some(pending) = to_run(&effects) else {
             // Skipped, expanded or blocked: the log says so, and there is nothing to run.
             let record = self.step_record(claim, &run_id, &pending.step, Status::Succeeded, None);
@@ -405,14 +404,13 @@ impl Engine {
             facts,
         };
         finished.brought_up_after = Some(state.tasks);
-        let others = state.pending.clone();
         let (state, effects) = locked.apply(&host.workflow, state, &now(), event)?;
         drop(locked);
         if matches!(host.workflow.step(id).work, Work::Action(_)) {
             actions::forget(&host.run, name);
         }
         self.tell(host.run.id(), &effects);
-        self.end_others_if_stopped(&state, &others, name);
+        self.end_others_if_stopped(&state, &effects, name);
         Ok(Passed::Recorded(finished))
     }
 
@@ -434,6 +432,15 @@ impl Engine {
                 record.status = Status::Failed;
             }
             record.error = result.error;
+        } else if state.status.is_final() && state.status != RunStatus::Succeeded {
+            // The run ended before its turn came.
+            let message = format!(
+                "run `{}` has ended: {}",
+                host.run.id(),
+                state.status.as_str()
+            );
+            record.status = Status::Cancelled;
+            record.error = Some(Fault::new(Kind::Cancelled, message));
         }
         Ok(Passed::Recorded(Box::new(Finished::without_output(record))))
     }
@@ -462,7 +469,11 @@ impl Engine {
                     run,
                     status: *status,
                 }),
-                Effect::Run(_) | Effect::Lock { .. } | Effect::Unasked(_) => {}
+                Effect::Run(_)
+                | Effect::Lock { .. }
+                | Effect::Unasked(_)
+                | Effect::Checked(_)
+                | Effect::Left(_) => {}
             }
         }
     }

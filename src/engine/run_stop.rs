@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::run::{Host, forged};
-use crate::error::{Fault, Kind, Result};
-use crate::mailbox::{CLAIMED, Claim, file_name};
-use crate::record::{Record, Status};
+use crate::error::{Fault, Kind};
+use crate::mailbox::Claim;
+use crate::runs::ending::cancel_tasks;
 use crate::runs::now;
-use crate::state::{Event, Pending, RunState, RunStatus};
-use crate::store::Locked;
-use crate::task::{AgentName, TaskName};
+use crate::state::{Effect, Event, RunState};
+use crate::store::{Locked, is_stopped};
 use crate::workflow::model::Violation;
 
 impl Engine {
@@ -26,14 +25,13 @@ impl Engine {
         own: &str,
         fault: Fault,
     ) -> Fault {
-        let others = state.pending.clone();
         let event = Event::Stopped {
             fault: fault.clone(),
         };
         match locked.apply(&host.workflow, state, &now(), event) {
             Ok((state, effects)) => {
                 self.tell(host.run.id(), &effects);
-                self.end_others_if_stopped(&state, &others, own);
+                self.end_others_if_stopped(&state, &effects, own);
                 fault
             }
             // It is found again by whoever looks next.
@@ -60,55 +58,33 @@ impl Engine {
         );
         let fault = Fault::new(Kind::ScopeViolation, message)
             .hint("`run` and `step` are orch's own keys; nothing of the task was run");
-        let others = state.pending.clone();
         let event = Event::Intruded { fault };
         match locked.apply(&host.workflow, state, &now(), event) {
             Ok((state, effects)) => {
                 self.tell(run, &effects);
-                self.end_others_if_stopped(&state, &others, claim.name.as_str());
+                self.end_others_if_stopped(&state, &effects, claim.name.as_str());
                 forged(run)
             }
             Err(error) => error,
         }
     }
 
-    /// After a hard stop nothing of the run goes on working.
-    pub(super) fn end_others_if_stopped(&self, state: &RunState, others: &[Pending], own: &str) {
-        let stopped = state.status == RunStatus::Failed
-            && state
-                .error
-                .as_ref()
-                .is_some_and(|fault| fault.kind == Kind::SafetyViolation);
-        if !stopped {
+    /// After a hard stop nothing of the run goes on working, and nothing of it waits any more.
+    pub(super) fn end_others_if_stopped(&self, state: &RunState, effects: &[Effect], own: &str) {
+        if !is_stopped(state) {
             return;
         }
-        for other in others.iter().filter(|other| other.task != own) {
-            if let Err(fault) = self.end_other(&state.run_id, other) {
+        let left = effects.iter().filter_map(|effect| match effect {
+            Effect::Left(left) => Some(left.as_slice()),
+            _ => None,
+        });
+        let why = format!("run `{}` was stopped", state.run_id);
+        let why = Fault::new(Kind::Cancelled, why);
+        for other in left.flatten().filter(|other| other.task != own) {
+            let other = std::slice::from_ref(other);
+            if let Err(fault) = cancel_tasks(&self.mailbox, &state.run_id, other, &why) {
                 self.trouble(&fault);
             }
         }
-    }
-
-    fn end_other(&self, run: &str, pending: &Pending) -> Result<()> {
-        let agent = AgentName::parse(&pending.agent)?;
-        let name = TaskName::parse(&pending.task)?;
-        let mut record = Record::new(agent.as_str(), name.as_str(), 1, Status::Cancelled);
-        record.run = Some(run.to_owned());
-        record.step = Some(pending.step.clone());
-        record.start_time = now();
-        record.end_time.clone_from(&record.start_time);
-        let why = format!("run `{run}` was stopped");
-        record.error = Some(Fault::new(Kind::Cancelled, why));
-        let ended = self.mailbox.agent(&agent).and_then(|folders| {
-            // What only waits is retired when its turn comes: nothing waits for it any more.
-            match folders.inbox.has(&file_name(&name, CLAIMED))? {
-                true => self
-                    .mailbox
-                    .cancel_running(&folders, &name, &record)
-                    .map(|_| ()),
-                false => Ok(()),
-            }
-        });
-        ended.map_err(|e| Fault::io("end", format!("{agent}/{name}"), &e))
     }
 }

@@ -33,7 +33,7 @@ enum Outcome {
 /// Why it leads nowhere.
 pub(super) struct Stuck {
     reason: String,
-    guards: Vec<String>,
+    pub(super) guards: Vec<String>,
 }
 
 impl Run<'_> {
@@ -116,6 +116,7 @@ impl Run<'_> {
             if let Some(unmet) = asked.unmet {
                 return self.unmet(id, item, Stage::Ensures, "OK", unmet, asked.guards);
             }
+            self.checked(id, asked.guards);
             if self.is_approved_afterwards(id) {
                 return self.ask_for_approval(id, item);
             }

@@ -31,8 +31,8 @@ pub(crate) use waves::Plan;
 
 use crate::error::{Fault, Kind};
 use crate::state::{
-    Block, Checkpoint, Effect, Event, Facts, Governance, Metadata, RunState, RunStatus, Stage,
-    StepStatus, VERSION,
+    Block, Checked, Checkpoint, Effect, Event, Facts, Governance, Metadata, RunState, RunStatus,
+    Stage, StepStatus, VERSION,
 };
 use crate::workflow::Workflow;
 use crate::workflow::model::{StepId, Target};
@@ -263,6 +263,14 @@ impl Run<'_> {
             .ok_or_else(|| Illegal(format!("the workflow has no step `{step}`")))
     }
 
+    /// Says what the conditions of a step evaluated to that led to no transition.
+    fn checked(&mut self, id: StepId, guards: Vec<String>) {
+        if !guards.is_empty() {
+            let step = self.workflow.step(id).name.value.clone();
+            self.effects.push(Effect::Checked(Checked { step, guards }));
+        }
+    }
+
     /// Says that a transition was made.
     fn checkpoint(
         &mut self,
@@ -310,8 +318,14 @@ impl Run<'_> {
     }
 
     fn end(&mut self, status: RunStatus) {
-        let questions = self.state.pending.iter().filter(|p| p.asks.is_some());
-        self.effects.extend(questions.cloned().map(Effect::Unasked));
+        let pending = std::mem::take(&mut self.state.pending);
+        let (questions, left): (Vec<_>, Vec<_>) =
+            pending.into_iter().partition(|p| p.asks.is_some());
+        self.effects
+            .extend(questions.into_iter().map(Effect::Unasked));
+        if !left.is_empty() {
+            self.effects.push(Effect::Left(left));
+        }
         end(&mut self.state, self.at, status);
         self.effects.push(Effect::Ended(status));
     }

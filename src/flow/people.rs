@@ -111,7 +111,10 @@ impl Run<'_> {
         let ensures = &self.workflow.step(id).ensures;
         let asked = gates(ensures, &self.sees(id, pending.item, None));
         match asked.unmet {
-            None => self.ask(id, &pending.task, Asks::Approval),
+            None => {
+                self.checked(id, asked.guards);
+                self.ask(id, &pending.task, Asks::Approval);
+            }
             Some(unmet) => {
                 self.remove_pending(&pending.task);
                 self.unmet(

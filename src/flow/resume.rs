@@ -67,7 +67,10 @@ impl Run<'_> {
             (Stage::Next, Some(result)) if again && result.status == StepStatus::Failed => {
                 match self.decide(id, item, &result) {
                     Ok(decision) => self.follow(id, item, &result, decision),
-                    Err(_) => self.drop_task(id, item),
+                    Err(stuck) => {
+                        self.checked(id, stuck.guards);
+                        self.drop_task(id, item);
+                    }
                 }
             }
             (Stage::Next, Some(result)) => self.transit(id, item, &result),
@@ -113,11 +116,15 @@ impl Run<'_> {
         result
     }
 
-    /// Whether everything holds that must hold after success.
-    fn ensured(&self, id: StepId, item: Option<usize>, result: &StepResult) -> bool {
+    /// Whether everything holds that must hold after success. What does not is told here; the rest
+    /// by who goes on.
+    fn ensured(&mut self, id: StepId, item: Option<usize>, result: &StepResult) -> bool {
         let sees = self.sees(id, item, Some(result));
-        gates(&self.workflow.step(id).ensures, &sees)
-            .unmet
-            .is_none()
+        let asked = gates(&self.workflow.step(id).ensures, &sees);
+        if asked.unmet.is_some() {
+            self.checked(id, asked.guards);
+            return false;
+        }
+        true
     }
 }

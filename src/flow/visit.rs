@@ -121,7 +121,10 @@ impl Run<'_> {
             return Ok(());
         }
         match self.admission(id, item) {
-            Admission::Run => self.begin_work(id, pending),
+            Admission::Run(guards) => {
+                self.checked(id, guards);
+                self.begin_work(id, pending);
+            }
             Admission::Skip(guards) => self.skip(id, &pending, guards),
             Admission::Refuse(unmet, guards) => {
                 self.remove_pending(&pending.task);
@@ -138,7 +141,7 @@ impl Run<'_> {
         let mut guards = Vec::new();
         if let Some(when) = &step.when {
             let needed = holds(when, &sees);
-            guards.extend(written(when).map(|guard| shown(guard, &needed)));
+            guards.push(shown(&written(when), &needed));
             match needed {
                 Ok(true) => {}
                 Ok(false) => return Admission::Skip(guards),
@@ -155,7 +158,7 @@ impl Run<'_> {
         guards.extend(asked.guards);
         match asked.unmet {
             Some(unmet) => Admission::Refuse(unmet, guards),
-            None => Admission::Run,
+            None => Admission::Run(guards),
         }
     }
 
@@ -254,9 +257,9 @@ impl Run<'_> {
     }
 }
 
-/// Whether a visit goes on to the work, with the guards that say otherwise.
+/// Whether a visit goes on to the work, with the guards that say so.
 enum Admission {
-    Run,
+    Run(Vec<String>),
     Skip(Vec<String>),
     Refuse(Unmet, Vec<String>),
 }
@@ -308,11 +311,15 @@ fn holds(when: &When, sees: &Scope<'_>) -> Result<bool, String> {
     }
 }
 
-/// The guard of a `when`, if it has one.
-fn written(when: &When) -> Option<&str> {
+/// A `when` as the log shows it.
+fn written(when: &When) -> String {
     match when {
-        When::If(guard) => Some(&guard.value),
-        _ => None,
+        When::Equals(left, right) => {
+            format!("equals {} {}", json!(left.value), json!(right.value))
+        }
+        When::Exists(glob) => format!("exists {}", json!(glob.value)),
+        When::NotExists(glob) => format!("not_exists {}", json!(glob.value)),
+        When::If(guard) => guard.value.clone(),
     }
 }
 

@@ -17,13 +17,26 @@ use crate::task::{AgentName, TaskName};
 ///
 /// # Errors
 /// As [`cancel`].
-pub fn cancel_tasks(mailbox: &Mailbox, pending: &[Pending], why: &Fault) -> Result<usize> {
+pub fn cancel_tasks(
+    mailbox: &Mailbox,
+    run: &str,
+    pending: &[Pending],
+    why: &Fault,
+) -> Result<usize> {
     let mut ended = 0;
-    for Pending { agent, task, .. } in pending {
+    for Pending {
+        agent, task, step, ..
+    } in pending
+    {
         let name = TaskName::parse(task)?;
         let cancelled = mailbox
             .agent(&AgentName::parse(agent)?)
-            .and_then(|folders| cancel(mailbox, &folders, &name, why))
+            .and_then(|folders| {
+                let mut record = record(&folders, &name, why);
+                record.run = Some(run.to_owned());
+                record.step = Some(step.clone());
+                end(mailbox, &folders, &name, &record)
+            })
             .map_err(|e| Fault::io("cancel", format!("{agent}/{task}"), &e))?;
         ended += usize::from(!matches!(
             cancelled,
@@ -58,12 +71,20 @@ pub fn cancel(
     name: &TaskName,
     why: &Fault,
 ) -> io::Result<Cancelled> {
-    let record = record(folders, name, why);
+    end(mailbox, folders, name, &record(folders, name, why))
+}
+
+fn end(
+    mailbox: &Mailbox,
+    folders: &Arc<AgentBox>,
+    name: &TaskName,
+    record: &Record,
+) -> io::Result<Cancelled> {
     // A claim that comes or goes between two looks is found by the next round.
     for _ in 0..100 {
         if let Some(claim) = mailbox.adopt(folders, name)? {
             end_the_dead(mailbox, folders, name)?;
-            return Ok(match mailbox.commit(&claim, &record, &[], None)? {
+            return Ok(match mailbox.commit(&claim, record, &[], None)? {
                 Commit::Done => {
                     mailbox.retire(&claim, Status::Cancelled)?;
                     Cancelled::Dead
@@ -72,7 +93,7 @@ pub fn cancel(
             });
         }
         if folders.inbox.has(&file_name(name, CLAIMED))? {
-            return Ok(match mailbox.cancel_running(folders, name, &record)? {
+            return Ok(match mailbox.cancel_running(folders, name, record)? {
                 Commit::Done => Cancelled::Running,
                 Commit::Lost => Cancelled::Finished,
             });
@@ -80,7 +101,7 @@ pub fn cancel(
         match mailbox.look(folders, name, TASK)? {
             Look::Ready(held) => {
                 if let Some(claim) = mailbox.claim(held)? {
-                    if mailbox.commit(&claim, &record, &[], None)? == Commit::Done {
+                    if mailbox.commit(&claim, record, &[], None)? == Commit::Done {
                         mailbox.retire(&claim, Status::Cancelled)?;
                     }
                     return Ok(Cancelled::Waiting);

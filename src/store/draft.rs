@@ -1,10 +1,12 @@
 //! An event on its way to the log: checked to read back before anything is written.
 
+use serde::Serialize;
+
 use super::log::{Line, NO_LINE, Note};
 use crate::error::{Fault, Kind, Result};
-use crate::state::{Effect, Event, RunState};
+use crate::state::{Checked, Effect, Event, RunState};
 
-/// A line that has been checked to read back, all but its checkpoints.
+/// A line that has been checked to read back, all but what follows from it.
 pub(super) struct Draft {
     text: String,
     pub(super) event: Event,
@@ -23,6 +25,7 @@ impl Draft {
             prev: prev.to_owned(),
             event: event.clone(),
             checkpoints: Vec::new(),
+            checks: Vec::new(),
         };
         let unfit = |e: serde_json::Error| {
             Fault::new(
@@ -45,17 +48,27 @@ impl Draft {
             Effect::Checkpoint(checkpoint) => Some(Note::from(checkpoint)),
             _ => None,
         };
+        let check = |effect: &Effect| match effect {
+            Effect::Checked(checked) => Some(checked.clone()),
+            _ => None,
+        };
         let notes: Vec<Note> = effects.iter().filter_map(note).collect();
-        if !notes.is_empty() {
-            let notes = serde_json::to_string(&notes).map_err(|e| {
-                Fault::new(Kind::IoError, format!("the event cannot be logged: {e}"))
-            })?;
-            self.text.pop();
-            self.text.push_str(",\"checkpoints\":");
-            self.text.push_str(&notes);
-            self.text.push('}');
-        }
+        let checks: Vec<Checked> = effects.iter().filter_map(check).collect();
+        self.add("checkpoints", &notes)?;
+        self.add("checks", &checks)?;
         self.text.push('\n');
         Ok(self.text.into_bytes())
+    }
+
+    /// One more list at the end of the line, unless it is empty.
+    fn add<T: Serialize>(&mut self, key: &str, list: &[T]) -> Result<()> {
+        if list.is_empty() {
+            return Ok(());
+        }
+        let list = serde_json::to_string(list)
+            .map_err(|e| Fault::new(Kind::IoError, format!("the event cannot be logged: {e}")))?;
+        self.text.pop();
+        self.text.push_str(&format!(",\"{key}\":{list}}}"));
+        Ok(())
     }
 }

@@ -15,7 +15,7 @@ use super::sha256;
 use crate::disk::{Disk, Point, at};
 use crate::error::{Fault, Kind, Result};
 use crate::safety::{Dir, Meta};
-use crate::state::{Checkpoint, Event};
+use crate::state::{Checked, Checkpoint, Event};
 
 /// What stands for the hash of the line before the first.
 pub const NO_LINE: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -36,6 +36,9 @@ pub struct Line {
     /// The transitions that followed, for people; they are derived, and never read back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<Note>,
+    /// The conditions that were looked at besides; derived as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Checked>,
 }
 
 /// A transition as the log shows it.

@@ -334,7 +334,7 @@ pub(super) fn changed(run: &Dir, path: &str, why: &str) -> Fault {
         format!("`{}` {why}", shown.display()),
     )
     .hint(
-        "a run is pinned to its copy of the spec; `orch reset` starts it over, `orch run` another",
+        "a run is pinned to its copy of the spec, and cannot be started over without it: start a new run",
     )
 }
 

@@ -504,3 +504,102 @@ steps:
         (&"yes\n".into(), &2.into())
     );
 }
+
+#[test]
+fn show_gives_every_guard_and_a_clamped_number_is_told() {
+    let bed = Bed::new();
+    bed.write(
+        "specs/one.yaml",
+        r#"
+version: "1"
+name: one
+context: {n: 2}
+steps:
+  - name: work
+    command: [echo, hi]
+    max_visits: {from: context.n, min: 1, max: 5}
+    when: {if: "context.n > 1"}
+    requires: [{check: "visits.work == 1"}]
+    ensures: [{check: "exit_code == 0"}]
+"#,
+    );
+    let ran = bed
+        .orch(["run", "one", "--context", "n=99"])
+        .run()
+        .expect(0);
+    let clamped = "`context.n` is 99; 5 is taken instead";
+    let told = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(told.contains(clamped), "{ran:?}");
+    let shown = bed.orch(["show", "last"]).run().expect(0).stdout;
+    for text in [
+        "context.n > 1 => true",
+        "visits.work == 1 => true",
+        "exit_code == 0 => true",
+    ] {
+        assert_eq!(shown.matches(text).count(), 1, "{text}: {shown}");
+    }
+    bed.orch(["audit", "last"]).run().expect(0);
+    // The guards are part of what the audit holds against the log.
+    let log = bed
+        .ls("logs")
+        .into_iter()
+        .find(|name| name.contains("-one-"))
+        .unwrap();
+    let text = bed.read(&format!("logs/{log}"));
+    bed.write(
+        &format!("logs/{log}"),
+        text.replace("visits.work == 1 => true", "visits.work == 1 => fals"),
+    );
+    let found = bed.orch(["audit", "last"]).run();
+    assert!(found.stdout.contains("its `checks` are not"), "{found:?}");
+}
+
+/// Two items side by side; one finds that the run was tampered with while two more wait their turn.
+#[test]
+fn what_waits_when_a_run_is_stopped_is_cancelled() {
+    let bed = Bed::new();
+    bed.write(
+        "specs/one.yaml",
+        r#"
+version: "1"
+name: one
+steps:
+  - name: all
+    parallel:
+      - {name: bad, command: [sh, -c, 'echo >> workspace/*/state.json; sleep 0.1; echo {} > workspace/*/state.json']}
+      - {name: waits, command: [touch, ../outside/ran]}
+"#,
+    );
+    bed.drop_task("one", "go", format!("---\nrun: {RUN}\n---\nplease"));
+    bed.orch(["watch", "--drain", "--jobs", "1", "--durability", "process"])
+        .run();
+    assert_eq!(state(&bed)["status"], "failed");
+    assert!(!bed.outside.join("ran").exists());
+    let record = bed.record(&format!("shell/{RUN}.0003-waits"));
+    assert_eq!(record["status"], "cancelled", "{record}");
+    assert_eq!(record["run"], RUN);
+    assert_eq!(record["step"], "waits");
+}
+
+#[test]
+fn a_stopped_run_is_told_to_be_reset_only_where_that_works() {
+    for (meddle, resets) in [("state.json", true), ("spec/specs/one.yaml", false)] {
+        let bed = Bed::new();
+        bed.write(
+            "specs/one.yaml",
+            "version: \"1\"\nname: one\nsteps:\n  - {name: a, command: [echo, hi], requires: [{check: \"exists('go')\"}]}\n",
+        );
+        bed.drop_task("one", "go", format!("---\nrun: {RUN}\n---\nplease"));
+        bed.drain();
+        let path = format!("workspace/{RUN}/{meddle}");
+        let changed = bed.read(&path).replace("version", "Version");
+        bed.write(&path, changed);
+        bed.orch(["resume", RUN]).run().expect(2);
+        let told = bed.orch(["resume", RUN]).run().expect(2);
+        assert_eq!(told.stderr.contains("orch reset"), resets, "{told:?}");
+        assert_eq!(told.stderr.contains("orch run one"), !resets, "{told:?}");
+        let reset = bed.orch(["reset", RUN]).run();
+        assert_eq!(reset.code() == 0, resets, "{reset:?}");
+        assert!(!reset.stderr.contains("orch reset"), "{reset:?}");
+    }
+}

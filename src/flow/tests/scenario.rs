@@ -54,6 +54,8 @@ struct Line {
     #[serde(default)]
     says: Vec<String>,
     guards: Option<Vec<String>>,
+    /// What was to be done when the run ended.
+    left: Option<Vec<String>>,
     ended: Option<String>,
     #[serde(default)]
     unasked: Vec<String>,
@@ -200,7 +202,8 @@ fn through(
     pending: &Pending,
     code: i32,
 ) -> Result<Vec<Effect>, Illegal> {
-    let effects = player.enter(pending)?;
+    let mut effects = player.enter(pending)?;
+    effects.retain(|effect| !matches!(effect, Effect::Checked(_)));
     let begun = find(player, &label(pending), None);
     assert_eq!(effects, [Effect::Run(begun.clone())], "`{}`", line.r#do);
     player.finish_with(&begun, ended(line, &begun, code), line.changes.clone())
@@ -241,6 +244,7 @@ fn compare_effects(line: &Line, effects: &[Effect], faults: &mut Vec<String>) {
     let (mut run, mut says, mut ended) = (Vec::new(), Vec::new(), Vec::new());
     let mut locks = BTreeMap::new();
     let (mut guards, mut unasked) = (Vec::new(), Vec::new());
+    let mut left = Vec::new();
     for effect in effects {
         match effect {
             Effect::Run(pending) => run.push(label(pending)),
@@ -252,6 +256,8 @@ fn compare_effects(line: &Line, effects: &[Effect], faults: &mut Vec<String>) {
                 locks.insert(name, text);
             }
             Effect::Ended(status) => ended.push(status.as_str()),
+            Effect::Checked(checked) => guards.extend(checked.guards.clone()),
+            Effect::Left(all) => left.extend(all.iter().map(label)),
             Effect::Unasked(pending) => unasked.push(label(pending)),
         }
     }
@@ -265,6 +271,9 @@ fn compare_effects(line: &Line, effects: &[Effect], faults: &mut Vec<String>) {
         &json!(ended),
         faults,
     );
+    if let Some(wanted) = &line.left {
+        differ("left", &json!(wanted), &json!(left), faults);
+    }
     if let Some(wanted) = &line.guards {
         differ("guards", &json!(wanted), &json!(guards), faults);
     }
