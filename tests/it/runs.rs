@@ -554,7 +554,7 @@ steps:
     assert!(found.stdout.contains("its `checks` are not"), "{found:?}");
 }
 
-/// Two items side by side; one finds that the run was tampered with while two more wait their turn.
+/// Two steps side by side and one worker: the first stops the run while the second waits its turn.
 #[test]
 fn what_waits_when_a_run_is_stopped_is_cancelled() {
     let bed = Bed::new();
@@ -566,7 +566,7 @@ name: one
 steps:
   - name: all
     parallel:
-      - {name: bad, command: [sh, -c, 'echo >> workspace/*/state.json; sleep 0.1; echo {} > workspace/*/state.json']}
+      - {name: bad, command: [echo, hi], ensures: [{check: "false", stop: true, reason: "it is bad"}]}
       - {name: waits, command: [touch, ../outside/ran]}
 "#,
     );
@@ -592,7 +592,10 @@ fn a_stopped_run_is_told_to_be_reset_only_where_that_works() {
         bed.drop_task("one", "go", format!("---\nrun: {RUN}\n---\nplease"));
         bed.drain();
         let path = format!("workspace/{RUN}/{meddle}");
-        let changed = bed.read(&path).replace("version", "Version");
+        let changed = bed
+            .read(&path)
+            .replace("blocked", "failed")
+            .replace("echo", "ls");
         bed.write(&path, changed);
         bed.orch(["resume", RUN]).run().expect(2);
         let told = bed.orch(["resume", RUN]).run().expect(2);
