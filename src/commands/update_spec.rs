@@ -68,7 +68,7 @@ pub(super) fn update_spec(mailbox: &Mailbox, run: &RunDir, workflow: &Workflow) 
         Kind::Cancelled,
         "its step goes through another inbox since `orch resume --update-spec`",
     );
-    cancel_tasks(mailbox, &moved(&new, &state), &why)?;
+    cancel_tasks(mailbox, run.id(), &moved(&new, &state), &why)?;
     locked.update_spec(&new, &spec, state, &runs::now())?;
     Ok(Updated::To(Box::new(new)))
 }

@@ -217,7 +217,8 @@ fn interrupted() -> (Stage, String) {
 
 #[test]
 fn a_corrupted_build_is_failed_with_the_reason() {
-    let spoil: [(&str, fn(&Stage, &str)); 3] = [
+    type Spoil = fn(&Stage, &str);
+    let spoil: [(&str, Spoil); 3] = [
         ("an unknown state", |stage, id| {
             let path = format!("workspace/{id}/state.json");
             let text = stage.bed.read(&path).replace("\"running\"", "\"dreaming\"");
