@@ -5,6 +5,7 @@
 //! announced fails the demo.
 
 mod build;
+mod feature;
 mod four_pass;
 mod lifecycle;
 mod played;
@@ -79,6 +80,7 @@ impl Stage {
         self.four_passes()?;
         self.a_governed_lifecycle()?;
         self.a_build_goes_green()?;
+        self.a_feature_escalates()?;
         self.how_it_stands()?;
         println!(
             "\n{} all of it was done with files: no server, no database.\nNext: `orch init` in a folder of yours, then `orch watch`.",
