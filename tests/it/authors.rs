@@ -368,6 +368,17 @@ fn a_drawing_goes_to_standard_output_and_faults_do_not() {
 }
 
 #[test]
+fn doctor_takes_the_inbox_of_a_workflow_for_what_it_is() {
+    let bed = bed();
+    bed.write("specs/good.yaml", GOOD);
+    fs::create_dir_all(bed.root.join("inbox/good")).unwrap();
+    fs::create_dir_all(bed.root.join("inbox/nobody")).unwrap();
+    let told = bed.orch(["doctor"]).run().stdout;
+    assert!(!told.contains("inbox/good"), "{told}");
+    assert!(told.contains("inbox/nobody"), "{told}");
+}
+
+#[test]
 fn doctor_names_workflows_that_are_not_valid() {
     let bed = bed();
     bed.write("specs/good.yaml", GOOD);

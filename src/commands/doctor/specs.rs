@@ -132,7 +132,7 @@ fn check_inboxes(checks: &mut Checks, root: &Root, registry: &Registry) {
             .join("specs/agents")
             .join(format!("{agent}.md"))
             .exists();
-        if has_file {
+        if has_file || agent.is_reserved() || registry.is_workflow(&agent) {
             continue;
         }
         if let Err(fault) = registry.knows(&agent) {
