@@ -21,6 +21,7 @@ use crate::error::{Fault, Kind, Result};
 use crate::flow::{self, Moment};
 use crate::mailbox::Claim;
 use crate::mask::Masker;
+use crate::process::Woken;
 use crate::record::{Record, Status};
 use crate::registry::Registry;
 use crate::runs::{self, now};
@@ -86,6 +87,22 @@ pub(super) enum Passed {
     Abandoned,
     /// It waits for files, and needs no worker meanwhile.
     Waits(Waiting, Box<Wait>),
+}
+
+/// What became of a result.
+enum Committed {
+    Done,
+    /// The step is not ours to finish any more.
+    Lost,
+}
+
+impl Committed {
+    fn passed(self, finished: Box<Finished>) -> Passed {
+        match self {
+            Committed::Done => Passed::Recorded(finished),
+            Committed::Lost => Passed::Lost(Box::new(finished.record)),
+        }
+    }
 }
 
 impl Engine {
@@ -356,10 +373,7 @@ impl Engine {
         };
         match worked {
             Worked::Result(result, finished) => {
-                // The log names the outputs by their hashes: they are there when it does.
-                let synced = self.mailbox.sync_outputs(claim, &finished.outputs);
-                synced.map_err(|e| Fault::io("make durable the output of", claim.target(), &e))?;
-                self.commit_step(&host, &name, *result, finished)
+                self.commit_in_time(claim, &host, &name, *result, finished, desk)
             }
             Worked::Stopped(record) => Ok(Passed::Stopped(record)),
             Worked::Lost(record) => Ok(Passed::Lost(record)),
@@ -368,14 +382,62 @@ impl Engine {
         }
     }
 
+    /// Commits a result as soon as the disk takes it: what was done is not done again for that.
+    fn commit_in_time(
+        &self,
+        claim: &Claim,
+        host: &Host,
+        name: &str,
+        result: StepResult,
+        mut finished: Box<Finished>,
+        desk: &Desk,
+    ) -> Result<Passed> {
+        loop {
+            // The log names the outputs by their hashes: they are there when it does.
+            let synced = self.mailbox.sync_outputs(claim, &finished.outputs);
+            let changes = finished.changes.clone();
+            let done = synced
+                .map_err(|e| Fault::io("make durable the output of", claim.target(), &e))
+                .and_then(|()| self.commit_step(host, name, result.clone(), &mut finished));
+            let fault = match done {
+                Ok(committed) => return Ok(committed.passed(finished)),
+                Err(fault) => fault,
+            };
+            let passes = matches!(fault.kind, Kind::IoError | Kind::Busy);
+            if !passes || host.run.is_unsynced() {
+                return Err(fault);
+            }
+            finished.changes = changes;
+            let hint = "the result is kept and the commit is tried again; nothing new is started meanwhile";
+            self.trouble(&fault.hint(hint));
+            self.mailbox.forget_handles();
+            self.queue.pause(Duration::from_secs(2));
+            if desk.wake.sleep(Duration::from_secs(1)) == Woken::Stopped {
+                return Ok(Passed::Abandoned);
+            }
+        }
+    }
+
+    /// The same for what can be done again: on an error it is.
+    pub(super) fn commit_or_again(
+        &self,
+        host: &Host,
+        name: &str,
+        result: StepResult,
+        mut finished: Box<Finished>,
+    ) -> Result<Passed> {
+        let committed = self.commit_step(host, name, result, &mut finished)?;
+        Ok(committed.passed(finished))
+    }
+
     /// The result goes to the log, if the step is still ours to finish.
-    pub(super) fn commit_step(
+    fn commit_step(
         &self,
         host: &Host,
         name: &str,
         mut result: StepResult,
-        mut finished: Box<Finished>,
-    ) -> Result<Passed> {
+        finished: &mut Finished,
+    ) -> Result<Committed> {
         host.masker.result(&mut result);
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
@@ -383,13 +445,13 @@ impl Engine {
             .pending(name)
             .is_some_and(|pending| pending.attempts == result.attempt);
         if !ours || state.status.is_final() {
-            return Ok(Passed::Lost(Box::new(finished.record)));
+            return Ok(Committed::Lost);
         }
         if let Err(fault) = locked.check_snapshots(&state) {
             let fault = self.stop(host, &locked, state, name, fault);
             finished.record.status = Status::Failed;
             finished.record.error = Some(fault);
-            return Ok(Passed::Recorded(finished));
+            return Ok(Committed::Done);
         }
         let id = host.step(&result.step_name)?;
         let item = state.pending(name).and_then(|pending| pending.item);
@@ -411,7 +473,7 @@ impl Engine {
         }
         self.tell(host.run.id(), &effects);
         self.end_others_if_stopped(&state, &effects, name);
-        Ok(Passed::Recorded(finished))
+        Ok(Committed::Done)
     }
 
     /// A task that its run does not wait for: committed before a crash, or nobody's.

@@ -125,9 +125,9 @@ impl Engine {
                 let attempt = pending.attempts;
                 let began = Began::now();
                 return match self.invalid(claim, &host, pending, attempt, fault, began) {
-                    Worked::Result(result, finished) => {
-                        self.commit_step(&host, &name, *result, finished).map(Some)
-                    }
+                    Worked::Result(result, finished) => self
+                        .commit_or_again(&host, &name, *result, finished)
+                        .map(Some),
                     _ => Ok(Some(Passed::Abandoned)),
                 };
             }
@@ -164,6 +164,7 @@ impl Engine {
             }
         }
         let finished = Box::new(Finished::without_output(record));
-        self.commit_step(&host, &name, result, finished).map(Some)
+        self.commit_or_again(&host, &name, result, finished)
+            .map(Some)
     }
 }

@@ -211,8 +211,11 @@ fn an_io_error_at_any_point_of_a_run_loses_nothing() {
             expected,
             "{story}: {first:?} {second:?}"
         );
+        // What is done is not done again because it cannot be written down yet. After a failed sync
+        // nobody knows what is on the disk, and the process does not go on with the run.
+        let most = if *point == Point::RunLogSync { 9 } else { 8 };
         assert!(
-            executions(&bed) <= 9,
+            executions(&bed) <= most,
             "{story}: finished work was done again"
         );
         for folder in ["shell", "orch", "echo", "five"] {
