@@ -543,7 +543,7 @@ steps:
 ");
     let ran = run(&bed, &[]).expect(4);
     says(&ran.stderr, "nested more than 64 levels deep");
-    assert_eq!(state(&bed)["visits"]["a"], 65);
+    assert_eq!(state(&bed)["visits"]["a"], 64);
     bed.orch(["audit", "last"]).run().expect(0);
 }
 
