@@ -1,8 +1,8 @@
 //! Guards: CEL behind limits, over values that somebody else looked up.
 //!
 //! A text is measured, parsed, listed and metered once; afterwards it may be evaluated any number of
-//! times. Parsing and evaluating happen on a thread of their own with a large stack, because the
-//! engine recurses and an overflow could not be caught. Nothing here reads a file, a clock or the
+//! times. Parsing and evaluating happen on a large stack of their own, because the engine recurses
+//! and an overflow could not be caught. Nothing here reads a file, a clock or the
 //! environment, and a guard that cannot be evaluated is a fault, never `false`.
 //!
 //! Which parts of a guard are needed is CEL's to say: `a || true` and `a && false` have their value
@@ -12,8 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::thread;
 
 use cel::common::ast::IdedExpr;
 use cel::{Context, Env, ExecutionError, Value as Cel};
@@ -351,18 +351,11 @@ fn glob(parts: &[Part], scope: &Scope) -> Option<String> {
 }
 
 /// Runs `work` where deep recursion is harmless, and where a panic of the engine ends only the work.
-fn on_large_stack<T: Send>(
-    work: impl FnOnce() -> Result<T, ExprFault> + Send,
-) -> Result<T, ExprFault> {
-    let broken = |why: &str| Err(ExprFault::new(FaultKind::Limit, why));
-    thread::scope(|scope| {
-        let builder = thread::Builder::new().stack_size(STACK_BYTES);
-        match builder.name("expr".into()).spawn_scoped(scope, work) {
-            Ok(worker) => worker
-                .join()
-                .unwrap_or_else(|_| broken("the engine gave up on the expression")),
-            Err(_) => broken("there is no memory to evaluate an expression"),
-        }
+fn on_large_stack<T>(work: impl FnOnce() -> Result<T, ExprFault>) -> Result<T, ExprFault> {
+    let work = || stacker::maybe_grow(STACK_BYTES / 2, STACK_BYTES, work);
+    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        let message = "the engine gave up on the expression";
+        Err(ExprFault::new(FaultKind::Limit, message))
     })
 }
 
