@@ -75,7 +75,7 @@ pub fn watch(
     let engine = Engine::new(
         mailbox,
         registry,
-        Processes::new(tree),
+        Processes::new(tree, watcher.places()),
         watcher.id().to_owned(),
         &wake,
         options,

@@ -1,16 +1,18 @@
 //! The system calls that neither std nor rustix offers, each behind a safe function.
 //!
-//! This is the only file with `unsafe`: leases, `close_range` and the
-//! version of Landlock exist nowhere else as safe calls.
+//! This is the only file with `unsafe`: leases, `close_range`, namespaces, the attributes of a mount
+//! and the version of Landlock exist nowhere else as safe calls.
 //! It must never hold state or make decisions: one call in, one result out.
 
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// Takes a read lease on an open file: it is refused with `EAGAIN` while anyone has the file open
 /// for writing. A break of the lease is told by SIGIO, which the caller must have handled.
@@ -75,6 +77,55 @@ pub fn landlock_version() -> i32 {
         )
     };
     i32::try_from(answer).unwrap_or(0).max(0)
+}
+
+/// Gives this process a view of the mounts that is its own.
+///
+/// # Errors
+/// If it may not have one.
+pub fn own_mounts() -> io::Result<()> {
+    unshare(UnshareFlags::NEWNS)
+}
+
+/// The same for an ordinary user, who must be at home in a user namespace for it.
+///
+/// # Errors
+/// If the system does not let users have namespaces, or this process has more than one thread.
+pub fn own_users_and_mounts() -> io::Result<()> {
+    unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)
+}
+
+fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: neither of these two flags touches the table of descriptors.
+    unsafe { Ok(unshare_unsafe(flags)?) }
+}
+
+/// Makes the mount at this path read-only, and only that one.
+///
+/// # Errors
+/// If there is none, or it may not be changed.
+pub fn close_mount(path: &CStr) -> io::Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    // SAFETY: the path and the attributes outlive the call, and the size is that of the attributes.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::AT_SYMLINK_NOFOLLOW,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    match answer {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// For kernels before 5.11 and sandboxes that refuse `close_range`.

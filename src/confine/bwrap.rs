@@ -2,24 +2,28 @@
 //! closed. Unlike a rule of the kernel, a mount can leave something out again.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
 
 use super::launch::Grant;
 use super::letter::Right;
 use super::wish::Network;
 
 /// What the arguments are made of.
-pub(super) struct Walls<'a> {
+pub(super) struct Plan<'a> {
     pub grants: &'a [Grant],
+    /// Folders inside of the grants that nobody can put another in the place of.
+    pub pinned: &'a [PathBuf],
     /// Files and folders inside of the grants that stay read-only.
-    pub closed: &'a [&'a Path],
+    pub closed: &'a [PathBuf],
     pub limit_reads: bool,
     pub network: Network,
     pub cwd: &'a Path,
 }
 
 /// The arguments, but for the agent's environment and command.
-pub(super) fn arguments(walls: &Walls<'_>) -> Vec<OsString> {
+pub(super) fn arguments(plan: &Plan<'_>) -> Vec<OsString> {
     let mut args: Vec<OsString> = Vec::new();
     let mut bind = |how: &str, path: &Path| {
         args.extend([
@@ -28,8 +32,8 @@ pub(super) fn arguments(walls: &Walls<'_>) -> Vec<OsString> {
             path.as_os_str().to_owned(),
         ]);
     };
-    if walls.limit_reads {
-        let reads = walls
+    if plan.limit_reads {
+        let reads = plan
             .grants
             .iter()
             .filter(|grant| grant.right == Right::Read);
@@ -38,19 +42,41 @@ pub(super) fn arguments(walls: &Walls<'_>) -> Vec<OsString> {
         bind("--ro-bind", Path::new("/"));
     }
     bind("--dev-bind", Path::new("/dev"));
-    let writes = walls
+    let writes = plan
         .grants
         .iter()
         .filter(|grant| grant.right == Right::Write);
     let outside_dev = writes.filter(|grant| !grant.path.starts_with("/dev"));
     outside_dev.for_each(|grant| bind("--bind", &grant.path));
-    walls.closed.iter().for_each(|path| bind("--ro-bind", path));
+    plan.pinned.iter().for_each(|path| bind("--bind", path));
+    plan.closed.iter().for_each(|path| bind("--ro-bind", path));
     args.extend(["--proc".into(), "/proc".into()]);
     args.extend(["--unshare-pid".into(), "--unshare-ipc".into()]);
     args.push("--die-with-parent".into());
-    if walls.network == Network::None {
+    args.extend(powers());
+    if plan.network == Network::None {
         args.push("--unshare-net".into());
     }
-    args.extend(["--chdir".into(), walls.cwd.as_os_str().to_owned()]);
+    args.extend(["--chdir".into(), plan.cwd.as_os_str().to_owned()]);
+    args
+}
+
+/// What root keeps: its way with files, and none of what goes past a wall. An ordinary user has
+/// nothing to give up.
+fn powers() -> Vec<OsString> {
+    if !geteuid().is_root() {
+        return Vec::new();
+    }
+    let mut args: Vec<OsString> = ["--cap-drop", "ALL"].map(OsString::from).to_vec();
+    for kept in [
+        "CHOWN",
+        "DAC_OVERRIDE",
+        "FOWNER",
+        "FSETID",
+        "SETGID",
+        "SETUID",
+    ] {
+        args.extend(["--cap-add".into(), format!("CAP_{kept}").into()]);
+    }
     args
 }

@@ -6,21 +6,22 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::bwrap::{self, Walls};
+use super::bwrap::{self, Plan};
 use super::compare::Picture;
 use super::grants::{self, DEVICES, SYSTEM};
-use super::kernel::{bubblewrap, kernel};
+use super::kernel::{bubblewrap, has_walls, kernel};
 use super::launch::Launch;
 use super::letter::{Method, Right};
 use super::scope::{Pattern, Scope, is_own};
 use super::together::{Present, Together};
+use super::walls::Walls;
 use super::wish::{Caps, Network, Sandbox, Wish};
 use crate::error::{Fault, Kind, Result};
 use crate::registry::expand_home;
 use crate::root::Root;
 
-/// Of a git checkout, what is never open: both make git run programs.
-const CLOSED_IN_GIT: [&str; 2] = [".git/config", ".git/hooks"];
+/// Of a git checkout, what is never open: each can make git run programs.
+const CLOSED_IN_GIT: [&str; 4] = ["config", "hooks", "config.worktree", "commondir"];
 /// As many paths are named.
 const MOST_NAMED: usize = 5;
 
@@ -167,7 +168,7 @@ impl<'t> Fence<'t> {
             target: place.target.to_owned(),
         };
         let mut grants = Vec::new();
-        let mut closed = Vec::new();
+        let (mut checkouts, mut closed) = (Vec::new(), Vec::new());
         if wish.confines() {
             let temp = private_temp()?;
             let globs = patterns("writes", wish.writes.as_deref())?;
@@ -185,7 +186,9 @@ impl<'t> Fence<'t> {
             if wish.reads.is_some() {
                 read_grants(&mut grants, wish, place)?;
             }
-            closed = closed_paths(&open);
+            checkouts = open.iter().map(|folder| folder.join(".git")).collect();
+            checkouts.retain(|git| git.symlink_metadata().is_ok_and(|meta| meta.is_dir()));
+            closed = closed_paths(&checkouts);
             let tops = tops(held.enforced, place, &globs, &closed);
             let root = &place.root.path;
             let scope = Arc::new(Scope {
@@ -208,17 +211,26 @@ impl<'t> Fence<'t> {
         let network = wish.network.unwrap_or(Network::All);
         let limit_reads = wish.reads.is_some();
         let told = |program| {
-            let closed: Vec<&Path> = closed.iter().map(PathBuf::as_path).collect();
-            let walls = Walls {
+            let plan = Plan {
                 grants: &grants,
-                closed: &closed,
+                pinned: &checkouts,
+                closed: &standing(&closed),
                 limit_reads,
                 network,
                 cwd: place.cwd,
             };
-            (program, bwrap::arguments(&walls))
+            (program, bwrap::arguments(&plan))
         };
         let bubblewrap = held.bubblewrap.map(told);
+        let walls = (held.method == Method::Landlock && has_walls()).then(|| {
+            let written = grants.iter().filter(|grant| grant.right == Right::Write);
+            let open = written.map(|grant| grant.path.clone());
+            // A checkout's own folder is a mount too, so that nobody can put another in its place.
+            Walls::new(open.chain(checkouts.iter().cloned()), standing(&closed))
+        });
+        if held.method == Method::Landlock && walls.is_none() && !closed.is_empty() {
+            only_compared(wish, &mut fence.notes)?;
+        }
         if held.method != Method::Landlock {
             grants.clear();
         }
@@ -229,6 +241,7 @@ impl<'t> Fence<'t> {
             limit_reads,
             network,
             caps: wish.caps,
+            walls,
         });
         Ok(fence)
     }
@@ -362,13 +375,31 @@ fn read_grants(
     Ok(())
 }
 
-/// What stays closed inside of the folders that are open.
-fn closed_paths(open: &[PathBuf]) -> Vec<PathBuf> {
-    let checkouts = open.iter().filter(|folder| folder.join(".git").is_dir());
-    checkouts
-        .flat_map(|folder| CLOSED_IN_GIT.map(|path| folder.join(path)))
-        .filter(|path| path.symlink_metadata().is_ok())
+/// What stays closed in checkouts, whether it is there or not.
+fn closed_paths(checkouts: &[PathBuf]) -> Vec<PathBuf> {
+    let closed = checkouts.iter();
+    closed
+        .flat_map(|git| CLOSED_IN_GIT.map(|name| git.join(name)))
         .collect()
+}
+
+/// Those that are there; a link has no place of its own to put a wall around.
+fn standing(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let stands = |path: &&PathBuf| path.symlink_metadata().is_ok_and(|meta| !meta.is_symlink());
+    paths.iter().filter(stands).cloned().collect()
+}
+
+/// What is closed in a checkout is found afterwards, where nothing can keep it closed.
+fn only_compared(wish: &Wish, notes: &mut Vec<String>) -> Result<()> {
+    let message = "this system cannot keep `.git/config` and `.git/hooks` closed to an agent that works in a git checkout";
+    if wish.sandbox == Some(Sandbox::Required) {
+        return Err(Fault::new(Kind::InvalidSettings, message)
+            .hint("allow user namespaces, or install bubblewrap and say `sandbox: bwrap`"));
+    }
+    notes.push(format!(
+        "{message}: changes there are only found afterwards"
+    ));
+    Ok(())
 }
 
 /// The folders that are compared: where the kernel holds the scope, only what a rule opens beyond

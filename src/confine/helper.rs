@@ -1,7 +1,7 @@
 //! The helper: orch itself, started to hold itself in and then become the agent.
 //!
-//! It does as little as it can, in one thread: it takes what it was sent, sets the limits, gives
-//! the rules to the kernel and executes the program. It must never print, never read the command
+//! It does as little as it can, in one thread: it takes what it was sent, sets the limits, builds
+//! the walls, gives the rules to the kernel and executes the program. It must never print, never read the command
 //! line beyond its own name, and never execute anything when a single step has failed.
 
 use std::ffi::OsString;
@@ -26,10 +26,13 @@ use rustix::thread::{
 };
 
 use super::letter::{Letter, Method, Right};
+use super::walls;
 use super::wish::Caps;
 
 /// The word on the command line by which orch is the helper.
 pub const HELPER: &str = "confined-exec";
+/// The word after it by which it only says whether it could build walls.
+pub(super) const TRY_WALLS: &str = "walls";
 
 /// The newest version of Landlock whose rules are meant here; older kernels do what they can.
 const MEANT: ABI = ABI::V6;
@@ -44,8 +47,11 @@ enum Failure {
 #[must_use]
 pub fn run() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
-    if words.next()? != HELPER || words.next().is_some() {
+    if words.next()? != HELPER {
         return None;
+    }
+    if words.next().is_some_and(|word| word == TRY_WALLS) {
+        return Some(ExitCode::from(u8::from(!walls::can_be_built())));
     }
     let Ok(socket) = socket() else {
         return Some(ExitCode::from(crate::error::exit::USAGE));
@@ -101,6 +107,9 @@ fn become_agent(socket: &UnixStream) -> Result<Never, Failure> {
         wrapped = Some(fd);
     }
     limit(&letter.caps).map_err(|e| confine("the limits cannot be set", &e))?;
+    if let Some(walls) = &letter.walls {
+        walls.build().map_err(|e| confine("no walls", &e))?;
+    }
     if letter.method == Method::Landlock {
         drop_powers().map_err(|e| confine("capabilities cannot be given up", &e))?;
         // The rest may still be on its way: more rules than one message carries.

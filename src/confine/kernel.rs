@@ -1,8 +1,10 @@
 //! What this system offers to hold an agent in.
 
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use super::helper::{HELPER, TRY_WALLS};
 use crate::process::resolve_program;
 use crate::sys;
 
@@ -47,6 +49,19 @@ pub fn kernel() -> Kernel {
     static KERNEL: OnceLock<Kernel> = OnceLock::new();
     *KERNEL.get_or_init(|| Kernel {
         landlock: sys::landlock_version(),
+    })
+}
+
+/// Whether the helper can have mounts of its own, tried once.
+#[must_use]
+pub fn has_walls() -> bool {
+    static WALLS: OnceLock<bool> = OnceLock::new();
+    *WALLS.get_or_init(|| {
+        let mut helper = Command::new("/proc/self/exe");
+        helper.args([HELPER, TRY_WALLS]).env_clear();
+        let quiet = helper.stdin(Stdio::null()).stdout(Stdio::null());
+        let status = quiet.stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
     })
 }
 

@@ -20,6 +20,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 
 use super::helper::HELPER;
 use super::letter::{Letter, Method, Right};
+use super::walls::Walls;
 use super::wish::{Caps, Network};
 
 /// As many descriptors as one message carries; the kernel takes 253.
@@ -35,6 +36,7 @@ pub struct Launch {
     pub(super) limit_reads: bool,
     pub(super) network: Network,
     pub(super) caps: Caps,
+    pub(super) walls: Option<Walls>,
 }
 
 /// A place that is open to the agent.
@@ -56,6 +58,8 @@ pub(crate) struct Start<'a> {
     pub stdin: File,
     pub stdout: &'a File,
     pub stderr: &'a File,
+    /// The limits that nothing else holds.
+    pub caps: Caps,
 }
 
 /// Why there is no agent.
@@ -74,8 +78,18 @@ impl From<io::Error> for Refused {
 }
 
 impl Launch {
-    /// Starts the agent; it runs when this returns.
-    pub(crate) fn start(&self, start: &Start<'_>) -> Result<Child, Refused> {
+    /// How much of the system it may take.
+    pub(crate) fn caps(&self) -> Caps {
+        self.caps
+    }
+
+    /// Starts the agent; it runs when this returns. `helper_waits` is called in between, with the
+    /// process that will be the agent, and nothing is executed if it fails.
+    pub(crate) fn start(
+        &self,
+        start: &Start<'_>,
+        helper_waits: impl FnOnce(&Child) -> io::Result<()>,
+    ) -> Result<Child, Refused> {
         let (mut ours, theirs) = UnixStream::pair()?;
         let letter = unnamed("letter", &self.letter(start).write())?;
         let wrapped = match &self.bubblewrap {
@@ -87,13 +101,24 @@ impl Launch {
         fds.extend(wrapped.as_ref().map(AsFd::as_fd));
         fds.extend([start.stdout.as_fd(), start.stderr.as_fd()]);
         fds.extend(self.grants.iter().map(|grant| grant.fd.as_fd()));
-        for some in fds.chunks(PER_MESSAGE) {
-            send(&ours, some)?;
-        }
         let mut child = self.helper(start, theirs)?;
-        let mut said = Vec::new();
-        ours.read_to_end(&mut said)?;
-        match told(&said) {
+        let sent = helper_waits(&child).and_then(|()| {
+            fds.chunks(PER_MESSAGE)
+                .try_for_each(|some| send(&ours, some))
+        });
+        let why = match sent {
+            Ok(()) => {
+                let mut said = Vec::new();
+                ours.read_to_end(&mut said)?;
+                told(&said)
+            }
+            // It ends when the socket does: without a letter it executes nothing.
+            Err(error) => {
+                drop(ours);
+                Some(Refused::Confine(error.to_string()))
+            }
+        };
+        match why {
             None => Ok(child),
             Some(why) => {
                 let _ = child.wait();
@@ -137,7 +162,8 @@ impl Launch {
             rights,
             limit_reads: self.limit_reads,
             limit_network: self.network == Network::None,
-            caps: self.caps,
+            caps: start.caps,
+            walls: self.walls.clone(),
         }
     }
 }

@@ -6,7 +6,9 @@
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
+use super::walls::Walls;
 use super::wish::Caps;
 use crate::units::Size;
 
@@ -43,6 +45,8 @@ pub(super) struct Letter {
     pub limit_reads: bool,
     pub limit_network: bool,
     pub caps: Caps,
+    /// Mounts around it, where the system lets us have some.
+    pub walls: Option<Walls>,
 }
 
 impl Letter {
@@ -76,6 +80,14 @@ impl Letter {
         }
         let rights: Vec<u8> = self.rights.iter().map(|right| *right as u8).collect();
         text(&mut out, &rights);
+        number(&mut out, u64::from(self.walls.is_some()));
+        if let Some(walls) = &self.walls {
+            for paths in [&walls.open, &walls.closed] {
+                number(&mut out, paths.len() as u64);
+                let paths = paths.iter().map(|path| path.as_os_str().as_bytes());
+                paths.for_each(|path| text(&mut out, path));
+            }
+        }
         out
     }
 
@@ -105,6 +117,13 @@ impl Letter {
             _ => Right::Write,
         };
         let rights = string(from)?.into_vec().into_iter().map(right).collect();
+        let walls = match take(from)? {
+            0 => None,
+            _ => Some(Walls {
+                open: paths(from)?,
+                closed: paths(from)?,
+            }),
+        };
         Ok(Letter {
             method,
             program,
@@ -114,6 +133,7 @@ impl Letter {
             limit_reads: flags & 1 != 0,
             limit_network: flags & 2 != 0,
             caps,
+            walls,
         })
     }
 }
@@ -131,6 +151,10 @@ fn take(from: &mut impl Read) -> io::Result<u64> {
     let mut bytes = [0; 8];
     from.read_exact(&mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
+}
+
+fn paths(from: &mut impl Read) -> io::Result<Vec<PathBuf>> {
+    (0..take(from)?).map(|_| Ok(string(from)?.into())).collect()
 }
 
 fn string(from: &mut impl Read) -> io::Result<OsString> {
@@ -165,6 +189,10 @@ mod tests {
                 memory: Some(Size(7)),
                 ..Caps::default()
             },
+            walls: Some(Walls {
+                open: vec!["/a".into(), "/b".into()],
+                closed: vec!["/a/c".into()],
+            }),
         };
         let bytes = letter.write();
         assert_eq!(Letter::read(&mut &bytes[..]).unwrap(), letter);

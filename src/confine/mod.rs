@@ -2,11 +2,12 @@
 //!
 //! What a root, an agent and a step say becomes a [`Wish`]; a wish with something in it becomes a
 //! [`Fence`] around one attempt. Where the kernel can hold it, it does: orch starts itself again as
-//! a small helper, which limits itself with Landlock and then becomes the agent, or hands over to
-//! bubblewrap. What the kernel cannot hold is found by comparing the folders before and after.
+//! a small helper, which limits itself with Landlock, behind mounts of its own where it may have
+//! some, and then becomes the agent, or hands over to bubblewrap. What the kernel cannot hold is found by comparing the folders before and after.
 //!
 //! The map: `wish` is what was declared, `scope` which paths that means, `grants` opens them,
-//! `launch` starts the helper with a `letter`, `helper` is what runs on the other side, `compare`
+//! `launch` starts the helper with a `letter`, `helper` is what runs on the other side, `walls` are
+//! its mounts, `compare`
 //! looks at folders before and after, `together` knows who ran at the same time, `kernel` what this
 //! system offers. An attempt that declares nothing never comes here: it keeps the fast start.
 
@@ -20,11 +21,12 @@ mod launch;
 mod letter;
 mod scope;
 mod together;
+mod walls;
 mod wish;
 
 pub use fence::{Fence, Place};
 pub use helper::{HELPER, run as run_helper};
-pub use kernel::{Kernel, bubblewrap, kernel};
+pub use kernel::{Kernel, bubblewrap, has_walls, kernel};
 pub(crate) use launch::Start;
 pub use launch::{Launch, Refused};
 pub use scope::check_glob;

@@ -1,15 +1,27 @@
-//! A cgroup of its own for a watcher: the one fence that no process can climb over.
+//! Cgroups: the one fence that no process can climb over.
+//!
+//! A watcher has one of its own, `orch-ID`, and lives in `own` below it. Each of its workers is, as
+//! a thread, in a place below that, so that whatever a job starts is born there and can be told from
+//! the rest, at no cost for each job. A job that goes through the helper anyway gets a cage: a place
+//! where the limits hold for all of it together, and which the kernel empties in one stroke.
 //!
 //! Everything here is an extra. It must never fail a watcher: where cgroups are missing, read-only
 //! or not ours, the markers in the environment do the work alone.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::confine::Caps;
+
 /// The magic number of the second version's file system: the first has no `cgroup.kill`.
 const CGROUP2: i64 = 0x6367_7270;
+/// Where the watcher itself is, below its cgroup.
+const OWN: &str = "own";
 
 /// A cgroup that was made for a watcher, and where the watcher came from.
 #[derive(Debug)]
@@ -24,17 +36,151 @@ impl Cgroup {
         let home = own()?;
         let dir = home.join(format!("orch-{id}"));
         fs::create_dir(&dir).ok()?;
-        Some(Cgroup { dir, home })
+        let cgroup = Cgroup { dir, home };
+        if fs::create_dir(cgroup.dir.join(OWN)).is_err() {
+            remove(&cgroup.dir);
+            return None;
+        }
+        Some(cgroup)
     }
 
     /// Moves this process, and with it all later children, into the cgroup.
     pub(super) fn enter(&self) -> bool {
-        fs::write(self.dir.join("cgroup.procs"), "0").is_ok()
+        if fs::write(self.dir.join(OWN).join("cgroup.procs"), "0").is_err() {
+            return false;
+        }
+        // What limits jobs as a whole. Refused where others live in the cgroup that we come from.
+        for dir in [&self.home, &self.dir] {
+            for controller in ["+memory", "+pids"] {
+                let _ = fs::write(dir.join("cgroup.subtree_control"), controller);
+            }
+        }
+        true
     }
 
     /// Moves this process back to where it came from.
     pub(super) fn leave(&self) -> bool {
         fs::write(self.home.join("cgroup.procs"), "0").is_ok()
+    }
+}
+
+/// The places of a watcher's jobs, in its cgroup.
+#[derive(Debug, Clone)]
+pub struct Places {
+    dir: Arc<Path>,
+    made: Arc<AtomicU64>,
+}
+
+thread_local! {
+    /// The place of this worker; `None` inside where it could not have one.
+    static SLOT: OnceCell<Option<String>> = const { OnceCell::new() };
+}
+
+impl Places {
+    pub(super) fn new(dir: &Path) -> Places {
+        Places {
+            dir: dir.into(),
+            made: Arc::default(),
+        }
+    }
+
+    /// The place of the calling thread, in which everything is born that it starts from now on.
+    pub(super) fn slot(&self) -> Option<String> {
+        SLOT.with(|slot| slot.get_or_init(|| self.new_slot()).clone())
+    }
+
+    fn new_slot(&self) -> Option<String> {
+        let name = format!("{OWN}/w{}", self.made.fetch_add(1, Ordering::Relaxed));
+        let dir = self.dir.join(&name);
+        fs::create_dir(&dir).ok()?;
+        let entered = fs::write(dir.join("cgroup.type"), "threaded")
+            .and_then(|()| fs::write(dir.join("cgroup.threads"), "0"));
+        if entered.is_err() {
+            remove(&dir);
+            return None;
+        }
+        Some(name)
+    }
+
+    /// A place for one job, with as much of its limits as the kernel offers here.
+    pub(super) fn cage(&self, caps: Caps) -> Option<Cage> {
+        let name = format!("job-{}", self.made.fetch_add(1, Ordering::Relaxed));
+        let dir = self.dir.join(&name);
+        fs::create_dir(&dir).ok()?;
+        let left = cap(&dir, caps);
+        Some(Cage { dir, name, left })
+    }
+
+    /// Which place a process is in, if it is in one of ours.
+    pub(super) fn of(&self, pid: i32) -> Option<String> {
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        place(&groups, self.dir.file_name()?.to_str()?)
+    }
+}
+
+/// What stands below the watcher's own name, as far as it is a place of ours.
+fn place(groups: &str, watcher: &str) -> Option<String> {
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let mut parts = path.split('/').skip_while(|part| *part != watcher).skip(1);
+    match (parts.next()?, parts.next()) {
+        (OWN, slot) => Some(format!("{OWN}/{}", slot?)),
+        (cage, _) => Some(cage.to_owned()),
+    }
+}
+
+/// Limits a cgroup, and answers which limits it cannot hold.
+fn cap(dir: &Path, caps: Caps) -> Caps {
+    let set = |file: &str, value: u64| {
+        // A file that is not there must not be made: in a folder that is no cgroup it could be.
+        let path = dir.join(file);
+        path.exists() && fs::write(path, value.to_string()).is_ok()
+    };
+    let mut left = caps;
+    left.processes.take_if(|most| set("pids.max", *most));
+    left.memory.take_if(|most| {
+        let held = set("memory.max", most.0);
+        if held {
+            // Without these it would swap instead, or lose one process and go on with the rest.
+            set("memory.swap.max", 0);
+            set("memory.oom.group", 1);
+        }
+        held
+    });
+    left
+}
+
+/// A place for one job: what is in it ends with it.
+#[derive(Debug)]
+pub(super) struct Cage {
+    dir: PathBuf,
+    name: String,
+    left: Caps,
+}
+
+impl Cage {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The limits that it does not hold.
+    pub(super) fn left(&self) -> Caps {
+        self.left
+    }
+
+    /// Takes a process in, and with it all that it will start.
+    pub(super) fn take_in(&self, pid: u32) -> std::io::Result<()> {
+        fs::write(self.dir.join("cgroup.procs"), pid.to_string())
+    }
+
+    /// Ends everything in it at once; `false` where something resists.
+    pub(super) fn empty(&self, deadline: Instant) -> bool {
+        is_empty(&self.dir) || kill(&self.dir, deadline)
+    }
+}
+
+impl Drop for Cage {
+    fn drop(&mut self) {
+        remove(&self.dir);
     }
 }
 
@@ -149,6 +295,40 @@ mod tests {
         assert_eq!(folder("0::/other\n", MOUNTS), None);
         assert_eq!(folder("0::/part/../x\n", MOUNTS), None);
         assert_eq!(folder("4:memory:/x\n", MOUNTS), None);
+    }
+
+    #[test]
+    fn a_place_is_known_by_its_watcher() {
+        let of = |path: &str| place(&format!("3:pids:/x\n0::{path}\n"), "orch-7");
+        assert_eq!(of("/a/orch-7/own/w1").as_deref(), Some("own/w1"));
+        assert_eq!(of("/a/orch-7/own/w1/more").as_deref(), Some("own/w1"));
+        assert_eq!(of("/a/orch-7/job-3/more").as_deref(), Some("job-3"));
+        for other in ["/", "/a", "/a/orch-7", "/a/orch-7/own", "/a/orch-8/own/w1"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn limits_are_held_where_the_kernel_offers_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let size = crate::units::Size(1 << 20);
+        let caps = Caps {
+            processes: Some(9),
+            memory: Some(size),
+            file: Some(size),
+        };
+        assert_eq!(cap(dir.path(), caps), caps);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        for file in ["pids.max", "memory.max", "memory.oom.group"] {
+            fs::write(dir.path().join(file), "").unwrap();
+        }
+        let left = cap(dir.path(), caps);
+        assert_eq!((left.processes, left.memory), (None, None));
+        assert_eq!(left.file, Some(size));
+        let read = |file: &str| fs::read_to_string(dir.path().join(file)).unwrap();
+        assert_eq!(read("pids.max"), "9");
+        assert_eq!(read("memory.max"), "1048576");
+        assert_eq!(read("memory.oom.group"), "1");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use crate::confine::Launch;
 
-pub use cgroup::is_available as cgroup_is_available;
+pub use cgroup::{Places, is_available as cgroup_is_available};
 pub use guard::{GUARD, GUARD_LAUNCH, guard_launch_main, guard_main};
 pub use run::Processes;
 pub use signals::{Signal, Signals};

@@ -15,6 +15,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
 
+use super::cgroup::{Cage, Places};
 use super::pace::Pace;
 use super::procfs::timespec;
 use super::spawn;
@@ -28,13 +29,14 @@ const STUCK: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Processes {
     tree: Tree,
+    places: Option<Places>,
 }
 
 impl Processes {
-    /// With a tree that belongs to this process.
+    /// With a tree that belongs to this process, and the places of its cgroup, if it has one.
     #[must_use]
-    pub fn new(tree: Tree) -> Processes {
-        Processes { tree }
+    pub fn new(tree: Tree, places: Option<Places>) -> Processes {
+        Processes { tree, places }
     }
 }
 
@@ -55,10 +57,18 @@ impl Runner for Processes {
         if wake.stopped() {
             return Ok(Ending::Stopped);
         }
-        let mut member = self.tree.enter(&job.markers);
-        let agent = Agent::start(job, &mut member)?;
+        let places = self.places.as_ref();
+        let slot = places.and_then(Places::slot);
+        let cage = places
+            .zip(job.confine)
+            .and_then(|(places, launch)| places.cage(launch.caps()));
+        let born = slot
+            .into_iter()
+            .chain(cage.as_ref().map(|cage| cage.name().to_owned()));
+        let mut member = self.tree.enter(&job.markers, places, born.collect());
+        let agent = Agent::start(job, &mut member, cage.as_ref())?;
         let verdict = agent.watch(job, wake, still_wanted);
-        agent.end(&member, verdict, job.limits.grace, wake);
+        agent.end(&member, cage.as_ref(), verdict, job.limits.grace, wake);
         Ok(agent.reap(job, verdict))
     }
 }
@@ -78,8 +88,12 @@ struct Agent {
 }
 
 impl Agent {
-    fn start(job: &Job<'_>, member: &mut Member<'_>) -> Result<Agent, SpawnError> {
-        let pid = member.adopt(|| spawn::spawn(job))?;
+    fn start(
+        job: &Job<'_>,
+        member: &mut Member<'_>,
+        cage: Option<&Cage>,
+    ) -> Result<Agent, SpawnError> {
+        let pid = member.adopt(|| spawn::spawn(job, cage))?;
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => Ok(Agent { pid, fd }),
             Err(error) => {
@@ -140,7 +154,14 @@ impl Agent {
     }
 
     /// Ends the group and what left it. Afterwards it is a zombie, with nothing behind it.
-    fn end(&self, member: &Member<'_>, verdict: Option<Ending>, grace: Duration, wake: &Wake) {
+    fn end(
+        &self,
+        member: &Member<'_>,
+        cage: Option<&Cage>,
+        verdict: Option<Ending>,
+        grace: Duration,
+        wake: &Wake,
+    ) {
         let asked = matches!(
             verdict,
             Some(Ending::TimedOut { .. } | Ending::Stopped | Ending::Cancelled)
@@ -151,6 +172,11 @@ impl Agent {
         self.signal_group(Signal::KILL);
         if verdict.is_some() {
             self.wait_killed(wake);
+        }
+        if let Some(cage) = cage
+            && !cage.empty(Instant::now() + STUCK)
+        {
+            tracing::warn!("what an agent left behind does not die of SIGKILL");
         }
         member.end_leftovers(self.pid);
     }

@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{Access, access};
 
+use super::cgroup::Cage;
 use super::{Job, Stdin, TASK_VARIABLE, WATCHER_VARIABLE};
 use crate::confine::{Launch, Refused, Start};
 use crate::error::{Fault, Kind};
@@ -203,17 +204,17 @@ fn interpreter(script: &Path) -> Option<String> {
 }
 
 /// Starts a job in a process group of its own. The child belongs to the calling thread.
-pub(super) fn spawn(job: &Job<'_>) -> Result<Child, SpawnError> {
+pub(super) fn spawn(job: &Job<'_>, cage: Option<&Cage>) -> Result<Child, SpawnError> {
     if let Some(launch) = job.confine {
-        return confined(job, launch);
+        return confined(job, launch, cage);
     }
     command(job)
         .and_then(|mut command| command.spawn())
         .map_err(|error| SpawnError::of(job, error))
 }
 
-/// The same by way of the helper, which becomes the program.
-fn confined(job: &Job<'_>, launch: &Launch) -> Result<Child, SpawnError> {
+/// The same by way of the helper, which becomes the program, in its cage if there is one.
+fn confined(job: &Job<'_>, launch: &Launch, cage: Option<&Cage>) -> Result<Child, SpawnError> {
     let markers = [
         (WATCHER_VARIABLE, job.markers.watcher.as_str()),
         (TASK_VARIABLE, job.markers.task.as_str()),
@@ -232,14 +233,18 @@ fn confined(job: &Job<'_>, launch: &Launch) -> Result<Child, SpawnError> {
         stdin: stdin.map_err(|error| SpawnError::of(job, error))?,
         stdout: job.stdout,
         stderr: job.stderr,
+        caps: cage.map_or_else(|| launch.caps(), Cage::left),
     };
-    launch.start(&start).map_err(|refused| match refused {
-        Refused::Start(error) => SpawnError::of(job, error),
-        Refused::Confine(why) => SpawnError::NotConfined {
-            program: job.program.to_path_buf(),
-            why,
-        },
-    })
+    let take_in = |helper: &Child| cage.map_or(Ok(()), |cage| cage.take_in(helper.id()));
+    launch
+        .start(&start, take_in)
+        .map_err(|refused| match refused {
+            Refused::Start(error) => SpawnError::of(job, error),
+            Refused::Confine(why) => SpawnError::NotConfined {
+                program: job.program.to_path_buf(),
+                why,
+            },
+        })
 }
 
 fn command(job: &Job<'_>) -> io::Result<Command> {

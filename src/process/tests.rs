@@ -140,7 +140,7 @@ impl Bench {
 
 fn processes() -> Processes {
     become_subreaper().unwrap();
-    Processes::new(Tree::new().unwrap())
+    Processes::new(Tree::new().unwrap(), None)
 }
 
 fn lives(pid: i32) -> bool {
@@ -347,7 +347,7 @@ fn neither_do_its_children_nor_the_background_of_the_group() {
 fn without_the_list_of_children_daemons_are_found_too() {
     alone("without_the_list_of_children_daemons_are_found_too", || {
         become_subreaper().unwrap();
-        let (bench, processes) = (Bench::new(), Processes::new(Tree::without_list()));
+        let (bench, processes) = (Bench::new(), Processes::new(Tree::without_list(), None));
         for daemon in [DAEMON, BARE_DAEMON] {
             assert_eq!(bench.sh(&processes, daemon), Ending::Exited(0));
             assert!(!lives(bench.daemon()));

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, waitid};
 
-use super::{Marker, TASK_VARIABLE, WATCHER_VARIABLE, procfs};
+use super::{Marker, Places, TASK_VARIABLE, WATCHER_VARIABLE, procfs};
 
 /// How long leftovers may resist before that is reported.
 const STUCK: Duration = Duration::from_secs(10);
@@ -58,6 +58,8 @@ struct Registry {
 #[derive(Debug)]
 struct Running {
     marker: Marker,
+    /// Where everything is born that it starts, if the kernel keeps jobs apart.
+    places: Vec<String>,
     /// Known only where it is needed to tell agents from orphans.
     agent: Option<i32>,
 }
@@ -67,6 +69,7 @@ struct Running {
 pub(super) struct Member<'t> {
     tree: &'t Tree,
     number: u64,
+    known: Option<&'t Places>,
 }
 
 /// An orphan that belongs to the asking job, pinned.
@@ -114,16 +117,26 @@ impl Tree {
     }
 
     /// Takes a job in. This comes before its start, so that whatever it leaves behind finds it.
-    pub(super) fn enter(&self, marker: &Marker) -> Member<'_> {
+    pub(super) fn enter<'t>(
+        &'t self,
+        marker: &Marker,
+        known: Option<&'t Places>,
+        places: Vec<String>,
+    ) -> Member<'t> {
         let mut registry = self.lock();
         let number = registry.next;
         registry.next += 1;
         let running = Running {
             marker: marker.clone(),
+            places,
             agent: None,
         };
         registry.running.insert(number, running);
-        Member { tree: self, number }
+        Member {
+            tree: self,
+            number,
+            known,
+        }
     }
 
     /// A worker that panicked leaves nothing half-done in the registry.
@@ -245,7 +258,8 @@ impl Member<'_> {
                 registry.forget(pid);
                 continue;
             }
-            match registry.owner(pid, self.number, group, decide) {
+            let place = self.known.and_then(|known| known.of(pid));
+            match registry.owner(pid, place.as_deref(), self.number, group, decide) {
                 Owner::Other => {}
                 Owner::Unclear => again = true,
                 Owner::This => match pinned(pid) {
@@ -303,9 +317,19 @@ impl Drop for Member<'_> {
 }
 
 impl Registry {
-    fn owner(&mut self, pid: i32, number: u64, group: Pid, decide: bool) -> Owner {
+    fn owner(
+        &mut self,
+        pid: i32,
+        place: Option<&str>,
+        number: u64,
+        group: Pid,
+        decide: bool,
+    ) -> Owner {
         if self.given_up.contains(&pid) {
             return Owner::Other;
+        }
+        if let Some(place) = place {
+            return self.by_place(place, number);
         }
         let group = group.as_raw_nonzero().get();
         if procfs::stat(pid).is_some_and(|stat| stat.group == group) {
@@ -317,6 +341,16 @@ impl Registry {
         }
         self.by_marker(&environ, number)
             .unwrap_or_else(|| self.by_elimination(pid, number))
+    }
+
+    /// What is in a place whose job is over can only be a leftover, whoever finds it.
+    fn by_place(&self, place: &str, number: u64) -> Owner {
+        let is_in = |running: &Running| running.places.iter().any(|own| own == place);
+        let own = self.running.get(&number).is_some_and(is_in);
+        match own || !self.running.values().any(is_in) {
+            true => Owner::This,
+            false => Owner::Other,
+        }
     }
 
     /// A marker of ours whose job is over can only be a leftover, whoever finds it.

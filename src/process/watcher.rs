@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::cgroup::{self, Cgroup};
+use super::cgroup::{self, Cgroup, Places};
 use super::{Marker, become_subreaper, guard};
 use crate::lock;
 
@@ -156,6 +156,12 @@ impl Watcher {
     #[must_use]
     pub fn cgroup(&self) -> Option<&Path> {
         self.cgroup.as_ref().map(|cgroup| cgroup.dir.as_path())
+    }
+
+    /// The places in it for jobs.
+    #[must_use]
+    pub fn places(&self) -> Option<Places> {
+        self.cgroup().map(Places::new)
     }
 
     /// The marker of a task of this watcher's root.

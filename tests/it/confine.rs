@@ -2,7 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
+
+use orch::confine::HELPER;
 
 use crate::harness::{Bed, Ran, orch};
 
@@ -106,31 +109,77 @@ fn reads_are_limited_to_what_is_declared() {
     assert!(ran.status.success(), "{}{}", ran.stdout, ran.stderr);
 }
 
-#[test]
-fn the_dir_of_a_step_is_open_but_not_what_makes_git_run_programs() {
-    let bed = Bed::new();
+/// A folder outside of the root that looks like a git checkout.
+fn checkout(bed: &Bed) -> PathBuf {
     let app = bed.outside.join("app");
     fs::create_dir_all(app.join(".git/hooks")).unwrap();
     fs::write(app.join(".git/config"), "").unwrap();
+    fs::write(app.join(".git/hooks/sample"), "").unwrap();
     bed.settings(&format!("dirs: {{app: {{path: {}}}}}\n", app.display()));
-    workflow(
-        &bed,
-        "",
-        "echo x > made && echo x > .git/index",
-        "dir: app\nwrites: []",
-    );
+    app
+}
+
+/// What would make git run a program of the agent's.
+const ON_GIT: [&str; 8] = [
+    "echo x > .git/hooks/pre-commit",
+    "echo x >> .git/config",
+    "echo x > new && mv -f new .git/config",
+    "rm .git/config && echo x > .git/config",
+    "rm -r .git/hooks && mkdir .git/hooks",
+    "mv .git/hooks .git/other && mkdir .git/hooks",
+    "mv .git .other && cp -R .other .git",
+    "chmod 777 .git/hooks/sample",
+];
+
+#[test]
+fn the_dir_of_a_step_is_open_but_not_what_makes_git_run_programs() {
+    let bed = Bed::new();
+    let app = checkout(&bed);
+    let lines = "dir: app\nwrites: []";
+    workflow(&bed, "", "echo x > made && echo x > .git/index", lines);
     let ran = run(&bed);
     assert!(ran.status.success(), "{}{}", ran.stdout, ran.stderr);
     assert!(app.join("made").exists());
-    workflow(
-        &bed,
-        "",
-        "echo x > .git/hooks/pre-commit",
-        "dir: app\nwrites: []",
-    );
+    let walls = Command::new(orch()).args([HELPER, "walls"]).status();
+    if !walls.unwrap().success() {
+        eprintln!("skipped: the helper may have no mounts of its own here");
+        return;
+    }
+    for script in ON_GIT {
+        workflow(&bed, "", script, lines);
+        let ran = run(&bed);
+        assert_eq!(ran.status.code(), Some(1), "{script}: {}", ran.stdout);
+        assert_eq!(fs::read(app.join(".git/config")).unwrap(), b"", "{script}");
+        let hooks = crate::harness::names(&app.join(".git/hooks"));
+        assert_eq!(hooks, ["sample"], "{script}");
+    }
+    // What is not there has no wall around it: it is found.
+    workflow(&bed, "", "echo x > .git/config.worktree", lines);
     let ran = run(&bed);
     assert_eq!(ran.status.code(), Some(4), "{}{}", ran.stdout, ran.stderr);
-    assert!(ran.stdout.contains("pre-commit") || ran.stderr.contains("pre-commit"));
+    assert!(ran.stdout.contains("config.worktree"), "{}", ran.stdout);
+}
+
+#[test]
+fn where_there_can_be_no_walls_a_change_of_git_is_found_and_required_is_refused() {
+    let bed = Bed::new();
+    checkout(&bed);
+    let no_namespaces = "unshare:error=EPERM";
+    workflow(&bed, "", ON_GIT[0], "dir: app\nwrites: []");
+    let Some(ran) = without(&bed, no_namespaces, &["run", "w"]) else {
+        return;
+    };
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    assert_eq!(ran.status.code(), Some(4), "{said}");
+    assert!(said.contains("pre-commit"), "{said}");
+    assert!(said.contains("cannot keep `.git/config`"), "{said}");
+    let lines = "dir: app\nwrites: []\nsandbox: required";
+    workflow(&bed, "", "echo x > made", lines);
+    let ran = without(&bed, no_namespaces, &["run", "w"]).unwrap();
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    assert_ne!(ran.status.code(), Some(0), "{said}");
+    assert!(said.contains("cannot keep `.git/config`"), "{said}");
+    assert!(!bed.outside.join("app/made").exists());
 }
 
 #[test]
@@ -153,32 +202,33 @@ fn orchs_own_folders_are_in_no_scope() {
     assert!(ran.stderr.contains("orch's own"), "{}", ran.stderr);
 }
 
-/// `orch` on a kernel without Landlock, as `strace` plays it.
+/// `orch` on a kernel without Landlock.
 fn without_landlock(bed: &Bed, args: &[&str]) -> Option<Ran> {
-    let strace = Command::new("strace").arg("-V").output();
-    if !strace.is_ok_and(|ran| ran.status.success()) {
+    without(bed, "landlock_create_ruleset:error=ENOSYS", args)
+}
+
+/// `orch` on a kernel that lacks something, as `strace` plays it.
+fn without(bed: &Bed, what: &str, args: &[&str]) -> Option<Ran> {
+    let path = std::env::var_os("PATH")?;
+    let strace = std::env::split_paths(&path).map(|dir| dir.join("strace"));
+    let Some(strace) = strace.into_iter().find(|program| program.exists()) else {
         eprintln!("skipped: there is no `strace`");
         return None;
-    }
+    };
     let mut traced = bed.orch(args.iter().copied());
-    let mut command = Command::new("strace");
+    let mut command = Command::new(strace);
     command
-        .args([
-            "-f",
-            "-qq",
-            "-o",
-            "/dev/null",
-            "-e",
-            "trace=landlock_create_ruleset",
-        ])
-        .args(["-e", "inject=landlock_create_ruleset:error=ENOSYS"])
+        .args(["-f", "-qq", "-o", "/dev/null"])
+        .args(["-e", &format!("trace={}", what.split(':').next().unwrap())])
+        .args(["-e", &format!("inject={what}")])
         .arg(orch())
         .args(args)
         .env("ORCH_ROOT", &bed.root)
         .env_remove("ORCH_TASK")
         .env_remove("ORCH_WATCHER")
         .env("NO_COLOR", "1")
-        .env("PATH", "/usr/bin:/bin")
+        // Without bubblewrap either.
+        .env("PATH", &bed.outside)
         .current_dir(&bed.outside)
         .stdin(std::process::Stdio::null());
     *traced.command() = command;

@@ -4,6 +4,7 @@
 mod table;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
@@ -12,6 +13,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use orch::confine::HELPER;
 use sha2::{Digest, Sha256};
 
 use crate::harness::{Bed, orch, processes_with, wait_for};
@@ -112,21 +114,41 @@ impl Ground {
         }
     }
 
-    /// Works on everything in the inboxes, with a descriptor left open by whoever started orch.
-    fn drain(&self) -> String {
-        let mut command = match self.who {
+    /// A program, started as whoever this is about.
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("setpriv");
+        match self.who {
             Who::Nobody => {
-                let mut command = Command::new("setpriv");
                 command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-                command.arg("sh");
+                command.arg(program);
                 command
             }
-            _ => Command::new("sh"),
-        };
-        let held_open = self.bed.outside.join("inherited");
+            _ => Command::new(program),
+        }
+    }
+
+    /// Whether the helper may have mounts of its own here: then there is a wall around what Landlock
+    /// has no rules for.
+    fn has_walls(&self) -> bool {
+        let mut helper = self.command(&self.program);
+        let built = helper.args([HELPER, "walls"]).status().unwrap().success();
+        if !built {
+            eprintln!("{:?} may have no mounts of its own here", self.who);
+        }
+        built
+    }
+
+    /// What whoever started orch left open. It says which process orch is.
+    fn held_open(&self) -> PathBuf {
+        self.bed.outside.join("inherited")
+    }
+
+    /// Works on everything in the inboxes, with a descriptor left open by whoever started orch.
+    fn drain(&self) -> String {
+        let mut command = self.command("sh");
         let ran = command
-            .args(["-c", "exec 9>>\"$0\"; exec \"$@\""])
-            .arg(held_open)
+            .args(["-c", "echo $$ > \"$0\"; exec 9>>\"$0\"; exec \"$@\""])
+            .arg(self.held_open())
             .arg(&self.program)
             .args(["watch", "--drain", "--durability", "process"])
             .env("ORCH_ROOT", &self.bed.root)
@@ -143,7 +165,7 @@ impl Ground {
     fn script(&self, attempt: &Attempt, number: usize) -> String {
         let abstract_name = self.bed.root.parent().unwrap().file_name().unwrap();
         format!(
-            "export R={} V={} RUN={} LOG={} N={} PORT={} ABSTRACT=orch-test-{} ORCH=$PPID\n{PRELUDE}\n{}\n",
+            "export R={} V={} RUN={} LOG={} N={} PORT={} ABSTRACT=orch-test-{} ORCH=$(cat {})\n{PRELUDE}\n{}\n",
             self.bed.root.display(),
             self.bed.outside.display(),
             self.bed.root.join("workspace").join(&self.run).display(),
@@ -154,6 +176,7 @@ impl Ground {
             number,
             self.tcp.local_addr().unwrap().port(),
             abstract_name.to_str().unwrap(),
+            self.held_open().display(),
             attempt.script,
         )
     }
@@ -169,6 +192,7 @@ impl Ground {
                 "logs/orch.jsonl",
             ];
             own.iter().any(|own| path == self.bed.root.join(own))
+                || path == self.held_open()
                 || path.file_name().is_some_and(|name| {
                     let name = name.to_string_lossy();
                     name.starts_with("watch-") || name == "lock"
@@ -198,17 +222,18 @@ fn shell(line: &str) {
 }
 
 /// Makes every attempt, and collects what did not come as the table says.
-fn all(who: Who, sandbox: &str, expected: impl Fn(&Attempt) -> Comes) {
+fn all(who: Who, sandbox: &str, expected: impl Fn(&Attempt, bool) -> Comes) {
     let ground = Ground::new(who, sandbox);
+    let walls = ground.has_walls();
     let mut wrong = Vec::new();
     let base = 1_000_000 + usize::try_from(std::process::id()).unwrap() * 1000;
-    let offset = 100 * (who as usize * 2 + usize::from(sandbox.is_empty()));
+    let offset = 100 * (who as usize * 3 + sandbox.len() % 3);
     for (number, attempt) in ATTEMPTS.iter().enumerate() {
         if attempt.root_only && who != Who::Root {
             continue;
         }
         let number = base + offset + number;
-        let comes = expected(attempt);
+        let comes = expected(attempt, walls);
         let ended = one(&ground, attempt, number, comes);
         // What was held has left everything as it was, but for its own folders.
         match &ended {
@@ -291,6 +316,17 @@ fn has(program: &str) -> bool {
     found
 }
 
+fn bubblewrap_works() -> bool {
+    let tried = Command::new("bwrap")
+        .args(["--ro-bind", "/", "/", "--unshare-pid", "true"])
+        .output();
+    let works = tried.is_ok_and(|tried| tried.status.success());
+    if !works {
+        eprintln!("skipped: bubblewrap is not installed, or does not work here");
+    }
+    works
+}
+
 fn can_try() -> bool {
     has("python3") && has("setsid")
 }
@@ -316,7 +352,7 @@ fn there_are_enough_attempts_and_no_name_is_there_twice() {
 fn confined_as_we_are_nothing_escapes() {
     if kernel_holds() && can_try() {
         let who = if is_root() { Who::Root } else { Who::Ourselves };
-        all(who, "", |attempt| attempt.fenced);
+        all(who, "", Attempt::fenced);
     }
 }
 
@@ -326,7 +362,24 @@ fn confined_as_an_ordinary_user_nothing_escapes() {
         return eprintln!("skipped: only root can become another user");
     }
     if kernel_holds() && can_try() && has("setpriv") {
-        all(Who::Nobody, "", |attempt| attempt.fenced);
+        all(Who::Nobody, "", Attempt::fenced);
+    }
+}
+
+#[test]
+fn in_a_bubble_nothing_escapes() {
+    if !bubblewrap_works() || !can_try() {
+        return;
+    }
+    let who = if is_root() { Who::Root } else { Who::Ourselves };
+    // It has a network of its own there, in which nobody hears it.
+    let bubbled = |attempt: &Attempt, _| match attempt.name {
+        "listen" => Comes::Happens,
+        _ => attempt.fenced(true),
+    };
+    all(who, "sandbox: bwrap\n", bubbled);
+    if is_root() && has("setpriv") {
+        all(Who::Nobody, "sandbox: bwrap\n", bubbled);
     }
 }
 
@@ -334,7 +387,7 @@ fn confined_as_an_ordinary_user_nothing_escapes() {
 fn not_confined_as_we_are_it_is_found_where_it_can_be() {
     if can_try() {
         let who = if is_root() { Who::Root } else { Who::Ourselves };
-        all(who, "sandbox: none", |attempt| attempt.open);
+        all(who, "sandbox: none", |attempt, _| attempt.open);
     }
 }
 
@@ -344,7 +397,7 @@ fn not_confined_as_an_ordinary_user_it_is_found_where_it_can_be() {
         return eprintln!("skipped: only root can become another user");
     }
     if can_try() && has("setpriv") {
-        all(Who::Nobody, "sandbox: none", |attempt| attempt.open);
+        all(Who::Nobody, "sandbox: none", |attempt, _| attempt.open);
     }
 }
 

@@ -33,7 +33,7 @@ fn play_the_watcher() {
     let program = Path::new(env!("CARGO_BIN_EXE_orch"));
     let watcher =
         Watcher::start_with_guard(program, &root.join("logs"), &root, &Duty::default()).unwrap();
-    let processes = Processes::new(Tree::new().unwrap());
+    let processes = Processes::new(Tree::new().unwrap(), None);
     let job = || run(&root, &watcher, &processes);
     thread::scope(|scope| scope.spawn(job).join().unwrap());
     watcher.finish().unwrap();

@@ -206,7 +206,10 @@ pub(super) fn check(checks: &mut Checks, root: Option<&Root>) {
     }
     check_sandbox(checks);
     if process::cgroup_is_available() {
-        checks.good("cgroup", "each watcher has one: nothing escapes it");
+        checks.good(
+            "cgroup",
+            "each watcher has one, with a place for each job: nothing escapes it",
+        );
     } else {
         checks.note(
             "cgroup",
@@ -249,6 +252,11 @@ fn check_sandbox(checks: &mut Checks) {
                 lacks.join(" and ")
             ),
         );
+    }
+    if confine::has_walls() {
+        checks.good("mounts of its own", "a confined agent has them: modes, owners and times are held too, and `.git/config` and `.git/hooks` of a checkout");
+    } else {
+        checks.note("mounts of its own", "a confined agent cannot have them here (no user namespaces): modes, owners and times of files are not held, and changes of `.git/config` and `.git/hooks` are only found afterwards");
     }
     match confine::bubblewrap() {
         Some(path) => checks.good("bubblewrap", format!("{}", path.display())),
