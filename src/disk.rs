@@ -226,18 +226,46 @@ impl Disk {
         name: &str,
         bytes: &[u8],
     ) -> io::Result<()> {
-        let written = self
-            .write_temp(points, temp_dir, temp, bytes)
-            .and_then(|()| {
-                at(points.rename)?;
-                temp_dir.rename_new(temp, to_dir, name)
-            });
-        if written.is_err() {
-            // Best effort: a leftover is replaced by the next try.
-            let _ = temp_dir.remove(temp);
-        }
-        written?;
+        self.write_and(points, temp_dir, temp, bytes, || {
+            temp_dir.rename_new(temp, to_dir, name)
+        })?;
         self.sync_dir(points.sync_folder, to_dir)
+    }
+
+    /// The same, and the temporary file keeps its name: a second one of the same file, in a folder
+    /// that only orch writes to, which says who published it. It is the caller's to remove.
+    pub fn publish_sealed(
+        self,
+        points: &Publish,
+        seal_dir: &Dir,
+        seal: &str,
+        to_dir: &Dir,
+        name: &str,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        self.write_and(points, seal_dir, seal, bytes, || {
+            seal_dir.link_new(seal, to_dir, name)
+        })?;
+        self.sync_dir(points.sync_folder, to_dir)
+    }
+
+    fn write_and(
+        self,
+        points: &Publish,
+        dir: &Dir,
+        temp: &str,
+        bytes: &[u8],
+        name_it: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let named = self.write_temp(points, dir, temp, bytes).and_then(|()| {
+            at(points.rename)?;
+            name_it()
+        });
+        if named.is_err() {
+            // Best effort: a leftover is replaced by the next try.
+            let _ = dir.remove(temp);
+        }
+        named
     }
 
     fn write_temp(self, points: &Publish, dir: &Dir, temp: &str, bytes: &[u8]) -> io::Result<()> {

@@ -274,6 +274,19 @@ impl Dir {
         Ok(())
     }
 
+    /// Gives a file a second name, which must be free.
+    pub fn link_new(&self, from: &str, to_dir: &Dir, to: &str) -> io::Result<()> {
+        component(from)?;
+        component(to)?;
+        Ok(fs::linkat(
+            &self.fd,
+            from,
+            &to_dir.fd,
+            to,
+            AtFlags::empty(),
+        )?)
+    }
+
     /// Renames, refusing to replace anything.
     pub fn rename_new(&self, from: &str, to_dir: &Dir, to: &str) -> io::Result<()> {
         component(from)?;
@@ -286,7 +299,7 @@ impl Dir {
     }
 
     fn rename_by_link(&self, from: &str, to_dir: &Dir, to: &str) -> io::Result<()> {
-        fs::linkat(&self.fd, from, &to_dir.fd, to, AtFlags::empty())?;
+        self.link_new(from, to_dir, to)?;
         fs::unlinkat(&self.fd, from, AtFlags::empty())?;
         Ok(())
     }

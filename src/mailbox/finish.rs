@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
+use rustix::fs::FileType;
+
 use super::{AgentBox, CLAIMED, Claim, FAILED, Mailbox, TASK, aside_name, file_name, first_free};
 use crate::disk::{COMMIT, Point, at};
 use crate::mailbox::claim::Adoption;
@@ -108,6 +110,8 @@ impl Mailbox {
     pub fn set_aside(&self, folders: &AgentBox, name: &TaskName) -> io::Result<u32> {
         let dir = &folders.artifacts;
         at(Point::RunAside)?;
+        // A crash may have left it, and what it sealed must not become a record again.
+        ignore_missing(folders.processed.remove(&seal_of(name)))?;
         let k = first_free(|k| {
             for suffix in RESULTS {
                 if dir.has(&aside_name(name, k, suffix))? {
@@ -195,14 +199,33 @@ impl Mailbox {
         Ok(found)
     }
 
-    /// Whether a claim that was adopted had been committed.
+    /// Whether a claim that was adopted had been committed. Its agent may have written a record of
+    /// its own: only one with orch's seal, or a canceller's word, is believed.
     pub fn look_at_adopted(&self, claim: &Claim) -> io::Result<Adoption> {
         at(Point::AdoptLook)?;
-        let name = file_name(&claim.name, RECORD);
-        Ok(match read_record(&claim.folders.artifacts, &name)? {
-            Some(record) => Adoption::Committed(Box::new(record)),
-            None => Adoption::Unfinished,
-        })
+        let (dir, name) = (&claim.folders.artifacts, file_name(&claim.name, RECORD));
+        let Some(meta) = dir.find(&name)? else {
+            return Ok(Adoption::Unfinished);
+        };
+        let seal = claim.folders.processed.find(&seal_of(&claim.name))?;
+        let is_sealed = seal.is_some_and(|seal| seal.id == meta.id);
+        let is_cancel = || claim.folders.inbox.has(&word_of_cancel(&claim.name));
+        match read_record(dir, &name)? {
+            Some(record) if is_sealed || record.status == Status::Cancelled && is_cancel()? => {
+                Ok(Adoption::Committed(Box::new(record)))
+            }
+            _ => {
+                self.set_foreign_aside(claim, &name)?;
+                Ok(Adoption::Unfinished)
+            }
+        }
+    }
+
+    /// Moves a file out of the way that has the name of a record and is none.
+    fn set_foreign_aside(&self, claim: &Claim, name: &str) -> io::Result<()> {
+        let dir = &claim.folders.artifacts;
+        let k = first_free(|k| dir.has(&aside_name(&claim.name, k, FOREIGN)))?;
+        dir.rename_new(name, dir, &aside_name(&claim.name, k, FOREIGN))
     }
 
     /// Writes an output again that lost its name while it was worked on: its folder was removed, or
@@ -248,7 +271,6 @@ impl Mailbox {
         outputs: &[(&'static str, Arc<File>)],
         next: Option<&Next>,
     ) -> io::Result<Commit> {
-        let dir = &claim.folders.artifacts;
         for (suffix, output) in outputs {
             self.disk.sync_file(Point::CommitSyncOutput, output)?;
             self.restore(claim, suffix, output)?;
@@ -261,12 +283,27 @@ impl Mailbox {
         }
         let bytes = to_bytes(record);
         let name = file_name(&claim.name, RECORD);
-        match self.publish_record(dir, &claim.name, &name, &bytes) {
+        match self.publish_sealed(claim, &name, &bytes) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 self.already_committed(claim, &name, &bytes)
             }
             other => other.map(|()| Commit::Done),
         }
+    }
+
+    fn publish_sealed(&self, claim: &Claim, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let folders = &claim.folders;
+        let seal = seal_of(&claim.name);
+        let (from, to) = (&folders.processed, &folders.artifacts);
+        self.disk
+            .publish_sealed(&COMMIT, from, &seal, to, name, bytes)
+    }
+
+    /// Seals a record that stands there, and is ours.
+    fn seal(&self, claim: &Claim, name: &str) -> io::Result<()> {
+        let (folders, seal) = (&claim.folders, seal_of(&claim.name));
+        ignore_missing(folders.processed.remove(&seal))?;
+        folders.artifacts.link_new(name, &folders.processed, &seal)
     }
 
     /// Publishes a record while the owner may be publishing its own: through a file without a name,
@@ -298,12 +335,13 @@ impl Mailbox {
     fn already_committed(&self, claim: &Claim, name: &str, bytes: &[u8]) -> io::Result<Commit> {
         let dir = &claim.folders.artifacts;
         let mut there = Vec::new();
-        if dir.look(name)?.is_plain() {
+        if dir.look(name)?.kind == FileType::RegularFile {
             dir.open(name)?
                 .take(MAX_RECORD_BYTES)
                 .read_to_end(&mut there)?;
         }
         if there == bytes {
+            self.seal(claim, name)?;
             self.disk.sync_dir(Point::CommitSyncFolder, dir)?;
             return Ok(Commit::Done);
         }
@@ -315,9 +353,8 @@ impl Mailbox {
         {
             return Ok(Commit::Lost);
         }
-        let k = first_free(|k| dir.has(&aside_name(&claim.name, k, FOREIGN)))?;
-        dir.rename_new(name, dir, &aside_name(&claim.name, k, FOREIGN))?;
-        self.publish_record(dir, &claim.name, name, bytes)?;
+        self.set_foreign_aside(claim, name)?;
+        self.publish_sealed(claim, name, bytes)?;
         Ok(Commit::Done)
     }
 
@@ -387,6 +424,8 @@ impl Mailbox {
             // A canceller that died may have left its word.
             ignore_missing(inbox.remove(&word_of_cancel(&claim.name)))?;
         }
+        // Where no claim is, nobody asks for it any more.
+        ignore_missing(processed.remove(&seal_of(&claim.name)))?;
         self.disk.sync_dir(Point::RetireSyncProcessed, processed)?;
         self.disk.sync_dir(Point::RetireSyncInbox, inbox)?;
         at(Point::RetireUnlock)?;
@@ -431,7 +470,9 @@ impl Mailbox {
         let mut file = dir.create_new(&temp)?;
         file.write_all(&to_bytes(record))?;
         self.disk.sync_file(Point::CommitSync, &file)?;
-        dir.rename_over(&temp, &file_name(&claim.name, RECORD))?;
+        let name = file_name(&claim.name, RECORD);
+        dir.rename_over(&temp, &name)?;
+        self.seal(claim, &name)?;
         self.disk.sync_dir(Point::CommitSyncFolder, dir)
     }
 
@@ -503,6 +544,12 @@ fn shortened(name: &TaskName) -> &str {
     &text[..text.len().min(190)]
 }
 
+/// The second name of a record that orch wrote, in `processed/` until the claim is gone: agents may
+/// write beside their results, and not there.
+pub(super) fn seal_of(name: impl std::fmt::Display) -> String {
+    format!(".{name}.json")
+}
+
 /// What a canceller leaves in the inbox until the claim is gone.
 fn word_of_cancel(name: &TaskName) -> String {
     format!(".{name}.cancel")
@@ -514,7 +561,7 @@ fn to_bytes(record: &Record) -> Vec<u8> {
     bytes
 }
 
-fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+pub(super) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,

@@ -10,6 +10,7 @@ use std::io;
 
 use rustix::fs::FileType;
 
+use super::finish::{ignore_missing, seal_of};
 use super::{ANSWERS, CLAIMED, Part, Peek, RESULT_SUFFIXES, RETIRED_SUFFIXES, TASK};
 use crate::error::{Fault, Kind, Result};
 use crate::root::Root;
@@ -210,6 +211,10 @@ impl OldTask {
                     removed(file);
                 }
             }
+        }
+        // A crash may have left it; without a claim nobody asks for it.
+        if let Some(processed) = &peek.processed {
+            ignore_missing(processed.remove(&seal_of(&self.name)))?;
         }
         Ok(Removal::Done)
     }

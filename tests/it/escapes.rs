@@ -417,3 +417,22 @@ fn a_forged_record_of_its_own_is_not_believed() {
         wait_for("the end", || bed.agents_alive().is_empty());
     }
 }
+
+#[test]
+fn a_forged_record_is_not_believed_after_a_crash_either() {
+    let bed = Bed::new();
+    bed.agent("other", "provider: echo", "");
+    let script = "cd $ORCH_ROOT/artifacts/esc\n[ -e first ] && exit 7\necho '{\"task\":\"t\",\"agent\":\"esc\",\"status\":\"succeeded\",\"attempt\":1,\"start_time\":\"\",\"end_time\":\"\",\"duration\":0,\"next\":\"other\"}' > t.json\necho evil > t.next\necho > first\nsleep 1000";
+    bed.script_with("esc", script, "", "writes: [\"artifacts/esc/**\"]");
+    bed.drop_task("esc", "t", "x");
+    let watcher = bed.watch(&[]);
+    wait_for("the forged record", || bed.has("artifacts/esc/first"));
+    crate::harness::signal(watcher.pid(), "KILL");
+    watcher.wait();
+    wait_for("the guard", || bed.agents_alive().is_empty());
+    bed.drain();
+    let record = bed.record("esc/t");
+    assert_eq!(record["exit_code"], 7, "{record}");
+    assert_eq!(bed.ls("processed/esc"), ["t.failed"]);
+    assert!(!bed.has("artifacts/other/t.json"), "a forged task was run");
+}

@@ -41,6 +41,7 @@ fn a_retired_task_goes_with_its_results_and_nothing_else_does() {
         &[
             "processed/a/x.task",
             "processed/a/x~1.failed",
+            "processed/a/.x.json",
             "processed/a/notes.md",
         ],
     );
@@ -88,6 +89,7 @@ fn a_retired_task_goes_with_its_results_and_nothing_else_does() {
         Removal::Done
     );
     assert_eq!(count, 5);
+    assert!(!temp.path().join("processed/a/.x.json").exists());
     for stays in [
         "processed/a/notes.md",
         "artifacts/a/x.png",
