@@ -233,6 +233,7 @@ impl Drive<'_> {
 
     /// Says how it ended, and what to type where a person is needed.
     fn conclude(&self, state: &RunState) -> Result<u8> {
+        self.wait_for_questions();
         let code = exit_code(state);
         if self.json {
             print_line(&clean_json(&verdict(state, code).to_string()))?;
@@ -255,6 +256,13 @@ impl Drive<'_> {
             RunStatus::Running => {}
         }
         Ok(code)
+    }
+
+    /// A worker that blocks a run drops its questions after that, under the same lock: what we tell
+    /// people to answer must be there to be answered.
+    fn wait_for_questions(&self) {
+        let run = self.runs.open(self.run_id);
+        drop(run.and_then(|run| run.lock(CHECK).map(drop)));
     }
 
     fn say_left(&self, line: &str) {

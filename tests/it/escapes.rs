@@ -19,8 +19,9 @@ use sha2::{Digest, Sha256};
 use crate::harness::{Bed, orch, processes_with, wait_for};
 use table::{ATTEMPTS, Attempt, Comes};
 
-/// What every script can use.
+/// What every script can use, in an empty folder of its own.
 const PRELUDE: &str = r#"
+find $R/open -mindepth 1 -delete
 try() { if "$@" >/dev/null 2>&1 </dev/null; then echo escaped; else echo held; fi; }
 py() { try python3 -c "$1"; }
 "#;
@@ -107,11 +108,17 @@ impl Ground {
         ));
     }
 
-    fn empty_own(&self) {
-        for own in ["open", "artifacts/esc", "processed/esc"] {
-            let folder = self.bed.root.join(own).display().to_string();
-            shell(&format!("find {folder} -mindepth 1 -delete"));
+    /// Makes these attempts one after the other, and answers what orch said.
+    fn drain_all(&self, all: &[&Tried]) -> String {
+        for tried in all {
+            let script = self.script(tried.attempt, tried.number);
+            self.bed.drop_task("esc", &tried.task(), script);
         }
+        if self.who == Who::Nobody {
+            let inbox = self.bed.root.join("inbox/esc");
+            shell(&format!("chown -R 65534:65534 {}", inbox.display()));
+        }
+        self.drain()
     }
 
     /// A program, started as whoever this is about.
@@ -225,79 +232,94 @@ fn shell(line: &str) {
 fn all(who: Who, sandbox: &str, expected: impl Fn(&Attempt, bool) -> Comes) {
     let ground = Ground::new(who, sandbox);
     let walls = ground.has_walls();
-    let mut wrong = Vec::new();
     let base = 1_000_000 + usize::try_from(std::process::id()).unwrap() * 1000;
     let offset = 100 * (who as usize * 3 + sandbox.len() % 3);
-    for (number, attempt) in ATTEMPTS.iter().enumerate() {
-        if attempt.root_only && who != Who::Root {
-            continue;
-        }
-        let number = base + offset + number;
-        let comes = expected(attempt, walls);
-        let ended = one(&ground, attempt, number, comes);
-        // What was held has left everything as it was, but for its own folders.
-        match &ended {
-            Ok(()) if comes == Comes::Held => ground.empty_own(),
-            _ => ground.restore(),
-        }
-        if let Err(why) = ended {
-            wrong.push(format!("{}: {why}", attempt.name));
-        }
+    let attempts = ATTEMPTS.iter().enumerate();
+    let (held, others): (Vec<Tried>, Vec<Tried>) = attempts
+        .filter(|(_, attempt)| who == Who::Root || !attempt.root_only)
+        .map(|(number, attempt)| Tried {
+            attempt,
+            number: base + offset + number,
+            comes: expected(attempt, walls),
+        })
+        .partition(|tried| tried.comes == Comes::Held);
+    let mut wrong = all_held(&ground, &held);
+    for tried in others {
+        let said = ground.drain_all(&[&tried]);
+        wrong.extend(tried.wrong(&ground, &said));
+        ground.restore();
     }
     let audited = ground.bed.orch(["audit", &ground.run]).run();
     assert!(audited.status.success(), "{}", audited.stdout);
     assert!(wrong.is_empty(), "{who:?} {sandbox}:\n{}", wrong.join("\n"));
 }
 
-fn one(ground: &Ground, attempt: &Attempt, number: usize, comes: Comes) -> Result<(), String> {
-    let bed = &ground.bed;
+/// What is held leaves everything as it was: so all of them can be made one after the other.
+fn all_held(ground: &Ground, held: &[Tried]) -> Vec<String> {
     let before = ground.rest();
-    bed.drop_task("esc", "t", ground.script(attempt, number));
-    if ground.who == Who::Nobody {
-        shell(&format!(
-            "chown -R 65534:65534 {}/inbox/esc",
-            bed.root.display()
+    let said = ground.drain_all(&held.iter().collect::<Vec<_>>());
+    let mut wrong: Vec<String> = held
+        .iter()
+        .filter_map(|tried| tried.wrong(ground, &said))
+        .collect();
+    let after = ground.rest();
+    let differs: Vec<_> = before
+        .iter()
+        .filter(|(path, was)| after.get(*path) != Some(was))
+        .map(|(path, _)| path)
+        .chain(after.keys().filter(|path| !before.contains_key(*path)))
+        .collect();
+    if !differs.is_empty() {
+        wrong.push(format!(
+            "they said that they were held, and {differs:?} changed"
         ));
     }
-    let said = ground.drain();
-    let record = match fs::read(bed.root.join("artifacts/esc/t.json")) {
-        Ok(bytes) => serde_json::from_slice::<serde_json::Value>(&bytes).unwrap(),
-        Err(e) => return Err(format!("there is no record: {e}: {said}")),
-    };
-    let output = record["output"].as_str().unwrap_or_default();
-    let word = output.lines().last().unwrap_or_default();
-    let kind = record["error"]["kind"].as_str().unwrap_or_default();
-    let (words, kinds): (&str, &str) = match comes {
-        Comes::Held => ("held", ""),
-        Comes::Found => ("escaped", "ScopeViolation"),
-        Comes::Happens | Comes::Loose => ("escaped", ""),
-        Comes::Gone => ("started", ""),
-        Comes::Ends(kind) => (word, kind),
-    };
-    if (word, kind) != (words, kinds) {
-        return Err(format!(
-            "expected {comes:?}, and it said {word:?}, {record}, {said}"
-        ));
+    ground.restore();
+    wrong
+}
+
+/// An attempt, and what is to come of it.
+struct Tried {
+    attempt: &'static Attempt,
+    /// What its processes are known by.
+    number: usize,
+    comes: Comes,
+}
+
+impl Tried {
+    fn task(&self) -> String {
+        format!("t{}", self.number)
     }
-    if comes == Comes::Gone {
-        let left = || processes_with(&number.to_string());
-        if !left().is_empty() {
-            return Err(format!("it left {:?}", left()));
+
+    /// What did not come of it as it should.
+    fn wrong(&self, ground: &Ground, said: &str) -> Option<String> {
+        let told = |why: String| Some(format!("{}: {why}", self.attempt.name));
+        let path = format!("artifacts/esc/{}.json", self.task());
+        let record = match fs::read(ground.bed.root.join(path)) {
+            Ok(bytes) => serde_json::from_slice::<serde_json::Value>(&bytes).unwrap(),
+            Err(e) => return told(format!("there is no record: {e}: {said}")),
+        };
+        let output = record["output"].as_str().unwrap_or_default();
+        let word = output.lines().last().unwrap_or_default();
+        let kind = record["error"]["kind"].as_str().unwrap_or_default();
+        let comes = self.comes;
+        let (words, kinds): (&str, &str) = match comes {
+            Comes::Held => ("held", ""),
+            Comes::Found => ("escaped", "ScopeViolation"),
+            Comes::Happens | Comes::Loose => ("escaped", ""),
+            Comes::Gone => ("started", ""),
+            Comes::Ends(kind) => (word, kind),
+        };
+        if (word, kind) != (words, kinds) {
+            let why = format!("expected {comes:?}, and it said {word:?}, {record}, {said}");
+            return told(why);
+        }
+        let left = processes_with(&self.number.to_string());
+        match left.is_empty() {
+            true => None,
+            false => told(format!("it left {left:?}")),
         }
     }
-    if comes == Comes::Held {
-        let after = ground.rest();
-        let differs: Vec<_> = before
-            .iter()
-            .filter(|(path, was)| after.get(*path) != Some(was))
-            .map(|(path, _)| path)
-            .chain(after.keys().filter(|path| !before.contains_key(*path)))
-            .collect();
-        if !differs.is_empty() {
-            return Err(format!("it said that it was held, and changed {differs:?}"));
-        }
-    }
-    Ok(())
 }
 
 fn is_root() -> bool {

@@ -126,9 +126,13 @@ impl Bed {
         self.record(target)["status"].as_str().unwrap().to_owned()
     }
 
-    /// The names in a folder below the root, sorted; none where there is no such folder.
+    /// The names in a folder below the root, sorted; none where there is no such folder. Of
+    /// `processed/` as `ls` shows it: the seal of a record is there for a moment, and after a kill
+    /// right behind the last move.
     pub fn ls(&self, folder: &str) -> Vec<String> {
-        names(&self.root.join(folder))
+        let mut names = names(&self.root.join(folder));
+        names.retain(|name| !folder.starts_with("processed") || !name.starts_with('.'));
+        names
     }
 
     /// `orch` with these arguments, on this root.
