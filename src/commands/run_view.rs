@@ -105,7 +105,8 @@ fn file_waits(run: &RunDir, state: &RunState) -> Vec<FileWait> {
         let Work::Wait(wait) = &workflow.step(id).work else {
             return None;
         };
-        let scope = flow::scope(&workflow, state, id, p.item, &Facts::default());
+        let nothing = Facts::default();
+        let scope = flow::scope(&workflow, state, id, p.item, &nothing);
         let filled = Text::parse(&wait.glob.value).and_then(|text| text.fill(&scope, &NoOutputs));
         Some(FileWait {
             step: p.step.clone(),
