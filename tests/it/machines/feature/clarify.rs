@@ -29,7 +29,7 @@ fn a_request_that_is_clear_is_planned_and_nothing_else_is_asked() {
         "[4b] quality OK -> mark | PHASE 1 | Tasks 01: gate PASS",
         "[4c] mark OK -> read_plan | PHASE 1 | Tasks 01: the plan is updated, 1/1 tasks are done",
         "[4] read_plan OK -> validate | every phase of the plan is complete",
-        "[5a] validate OK -> complete | 5a: validation PASS; no task asks",
+        "[5a] validate OK -> complete | validation PASS; no task asks",
         "[6] complete OK -> keep_summary",
     ] {
         said(&ran, line);

@@ -34,8 +34,8 @@ fn five_a_leads_to_five_b_only_where_a_task_asks_for_it_and_nobody_takes_it_back
         )
         .answers("quality", forget);
     let ran = approved(&stage).expect(0);
-    said(&ran, "[5a] validate OK -> review | 5a: validation PASS");
-    said(&ran, "[5b] review OK -> complete | 5b: validation PASS");
+    said(&ran, "[5a] validate OK -> review | validation PASS");
+    said(&ran, "[5b] review OK -> complete | validation PASS");
     let sent = stage.prompt("quality", 1);
     assert!(sent.contains("UX/DX Required: YES"), "{sent}");
     assert!(
@@ -59,7 +59,7 @@ fn a_validation_that_fails_adds_a_phase_and_comes_back() {
         );
     let ran = approved(&stage).expect(0);
     for line in [
-        "[5a] validate OK -> fix_phase | 5a FAIL: validation FAIL",
+        "[5a] validate FAIL -> fix_phase | validation FAIL",
         "[5] check_fix_phase OK -> read_plan | a fix phase was added: part 2",
         "PHASE 2 | Tasks 02: 1 implemented",
         "[5a] validate OK -> review",
@@ -96,7 +96,7 @@ fn three_fix_phases_at_most_then_a_person_decides() {
     let ran = approved(&stage).expect(4);
     said(
         &ran,
-        "[5b] review OK -> escalate_validation | 5b FAIL after three fix phases",
+        "[5b] review FAIL -> escalate_validation | after three fix phases",
     );
     assert_eq!(
         (
