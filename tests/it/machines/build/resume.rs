@@ -87,6 +87,9 @@ fn in_patching(signal: &str, landed: bool) {
     assert_eq!(state["metadata"]["currentPhase"], "PATCHING");
     assert_eq!(state["state"]["retry_count"], 0);
     ended(&stage, running, signal);
+    let kept = stage.state();
+    assert_eq!(kept["metadata"]["currentPhase"], "PATCHING");
+    assert_eq!(kept["state"], state["state"], "preserved as it was");
     let ran = stage.build(&[]);
     assert_eq!(ran.code(), i32::from(!landed), "{ran:#?}");
     let end = if landed { "_end" } else { "_fail" };
