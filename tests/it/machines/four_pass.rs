@@ -729,7 +729,7 @@ fn show_and_audit_answer_the_four_questions() {
     assert_eq!(audit["fixes"][0]["fix"]["status"], "FIXED");
     // The steps stand in the order of the workflow.
     let shown = stage.orch(&["show", "last"]).stdout;
-    let table = shown.split("transitions\n").next().unwrap();
+    let table = shown.split("\ntransitions\n").next().unwrap();
     let place = |step: &str| table.find(&format!("\n  {step} ")).unwrap();
     let way = "decide execute keep_artifact verify copy patch keep_patched done";
     let places: Vec<usize> = way.split(' ').map(place).collect();
