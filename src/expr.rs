@@ -113,6 +113,7 @@ pub struct Expr {
     text: String,
     program: Arc<IdedExpr>,
     names: Names,
+    needs: BTreeMap<String, Need>,
 }
 
 /// One evaluation, for `show` and the log: what was asked, and what came out.
@@ -196,6 +197,7 @@ impl Expr {
         Ok(Expr {
             text: text.to_owned(),
             program: Arc::new(program),
+            needs: names.needs(),
             names,
         })
     }
@@ -228,6 +230,12 @@ impl Expr {
     #[must_use]
     pub fn paths(&self) -> &[Vec<String>] {
         &self.names.paths
+    }
+
+    /// Whether there is a glob whose answer it needs.
+    #[must_use]
+    pub fn is_about_files(&self) -> bool {
+        !self.names.globs.is_empty()
     }
 
     /// The globs whose answers it needs. One that hangs on a missing name is left out: if the
@@ -270,22 +278,24 @@ impl Expr {
     fn run(&self, scope: &Scope) -> Result<Value, ExprFault> {
         let mut context = Context::with_env(Arc::clone(&ENV));
         let mut input = convert::Input::new();
-        for (root, need) in self.names.needs() {
-            let value = match &need {
-                Need::Fields(fields) if scope.is_table(&root) => {
-                    Some(input.table(fields, |field| scope.field(&root, field))?)
+        for (root, need) in &self.needs {
+            let value = match need {
+                Need::Fields(fields) if scope.is_table(root) => {
+                    Some(input.table(fields, |field| scope.field(root, field))?)
                 }
                 _ => scope
-                    .root(&root)
-                    .map(|value| input.value(value, &need))
+                    .root(root)
+                    .map(|value| input.value(value, need))
                     .transpose()?,
             };
             if let Some(value) = value {
-                let name = if root == "loop" { limits::LOOP } else { &root };
+                let name = if root == "loop" { limits::LOOP } else { root };
                 context.add_variable_as_val(name, value);
             }
         }
-        answer_exists(&mut context, scope.globs().clone())?;
+        if self.is_about_files() {
+            answer_exists(&mut context, scope.globs().clone())?;
+        }
         meter::start();
         let value = Cel::resolve(&self.program, &context);
         if let Some(why) = meter::refused() {
@@ -350,9 +360,15 @@ fn glob(parts: &[Part], scope: &Scope) -> Option<String> {
     Some(glob)
 }
 
+/// Runs `work` on a stack that is large enough for any number of expressions, one after the other:
+/// for those who evaluate several, so that not each of them needs one of its own.
+pub fn with_room<T>(work: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(STACK_BYTES / 2, STACK_BYTES, work)
+}
+
 /// Runs `work` where deep recursion is harmless, and where a panic of the engine ends only the work.
 fn on_large_stack<T>(work: impl FnOnce() -> Result<T, ExprFault>) -> Result<T, ExprFault> {
-    let work = || stacker::maybe_grow(STACK_BYTES / 2, STACK_BYTES, work);
+    let work = || with_room(work);
     panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         let message = "the engine gave up on the expression";
         Err(ExprFault::new(FaultKind::Limit, message))

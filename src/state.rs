@@ -74,6 +74,18 @@ pub enum StepStatus {
     Skipped,
 }
 
+impl StepStatus {
+    /// The word as it stands in `state.json`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StepStatus::Succeeded => "succeeded",
+            StepStatus::Failed => "failed",
+            StepStatus::Skipped => "skipped",
+        }
+    }
+}
+
 /// What a step left behind, as `steps.X` shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepResult {

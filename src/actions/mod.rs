@@ -19,7 +19,7 @@ use crate::root::Root;
 use crate::safety::{Dir, Meta};
 use crate::state::Changes;
 use crate::store::{RunDir, sha256};
-use crate::workflow::model::Mark;
+use crate::workflow::model::{Mark, Ticks};
 
 pub use files::forget;
 pub use folder::Looked;
@@ -31,6 +31,8 @@ pub enum Act {
     LoadPlan {
         /// The folder.
         dir: String,
+        /// Whose ticks are taken.
+        ticks: Ticks,
     },
     /// Mark the current phase of the plan in this folder.
     MarkPlan {
@@ -105,7 +107,7 @@ impl From<Fault> for NotDone {
 /// Where it cannot be done; then nothing has been changed.
 pub fn perform(act: &Act, place: &Place<'_>) -> Result<Done, NotDone> {
     match act {
-        Act::LoadPlan { dir } => plans::load(place, dir),
+        Act::LoadPlan { dir, ticks } => plans::load(place, dir, *ticks),
         Act::MarkPlan { dir, mark } => plans::mark(place, dir, *mark),
         Act::ApplyFiles {
             from,

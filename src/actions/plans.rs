@@ -12,13 +12,16 @@ use crate::plan::{self, Folder, MASTER, MAX_FILE_BYTES, MAX_TASKS, Phase, Plan, 
 use crate::safety::Dir;
 use crate::state::Changes;
 use crate::steps::paths;
-use crate::workflow::model::Mark;
+use crate::workflow::model::{Mark, Ticks};
 
 /// How many faults a message names; the result has them all.
 const NAMED: usize = 20;
 
-pub(super) fn load(place: &Place<'_>, dir: &str) -> Result<Done, NotDone> {
+pub(super) fn load(place: &Place<'_>, dir: &str, ticks: Ticks) -> Result<Done, NotDone> {
     let (_, _, plan) = read(place, dir)?;
+    if ticks == Ticks::Own {
+        only_own(place, dir, &plan, None)?;
+    }
     let text = match plan.current() {
         Some(phase) => format!(
             "phase {} of {}: {}, {} to do; {}/{} tasks done",
@@ -42,6 +45,12 @@ pub(super) fn mark(place: &Place<'_>, dir: &str, mark: Mark) -> Result<Done, Not
     let (handle, folder, plan) = read(place, dir)?;
     let phase = marked_phase(place, dir, &plan)?;
     let (number, title) = (phase.number, phase.title.clone());
+    let tick = match mark {
+        Mark::Done => Tick::Done,
+        Mark::Skipped => Tick::Skipped,
+    };
+    // An attempt that died may have marked it already.
+    only_own(place, dir, &plan, Some((number, tick)))?;
     let changed = plan::mark(&folder, number, mark);
     let names: Vec<&str> = changed.iter().map(|(name, _)| name.as_str()).collect();
     // The master plan comes last: a crash before it leaves the phase open, and all is done again.
@@ -49,10 +58,7 @@ pub(super) fn mark(place: &Place<'_>, dir: &str, mark: Mark) -> Result<Done, Not
         super::replace(place.disk, &handle, name, text.as_bytes(), &super::PLAN)
             .map_err(|e| Fault::io("write", handle.path().join(name), &e))?;
     }
-    let word = match mark {
-        Mark::Done => "done",
-        Mark::Skipped => "skipped",
-    };
+    let word = tick.as_str();
     let text = format!("phase {number} is {word}: {title}");
     let more = json!({"phase": number, "as": word, "files": names});
     let (_, _, plan) = read(place, dir)?;
@@ -127,6 +133,21 @@ fn open<'p>(plan: &'p Plan, phase: &Phase) -> Vec<&'p str> {
         .filter(|task| task.tick == Tick::Open)
         .map(|task| task.id.as_str())
         .collect()
+}
+
+/// Refuses a plan in which more is ticked than when it was loaded, but for what `own` says.
+fn only_own(
+    place: &Place<'_>,
+    dir: &str,
+    plan: &Plan,
+    own: Option<(u32, Tick)>,
+) -> Result<(), NotDone> {
+    let before = place.plan.filter(|before| before["dir"] == dir);
+    let forged = plan.forged(before.unwrap_or(&Value::Null), own);
+    match forged.is_empty() {
+        true => Ok(()),
+        false => Err(unusable(dir, &forged)),
+    }
 }
 
 /// Reads the plan, and refuses one in which something is not done any more that was.

@@ -90,6 +90,16 @@ impl FileWait {
     }
 }
 
+/// The steps that a run has entered, and how often, in the order of its workflow.
+fn in_order<'s>(run: &RunDir, state: &'s RunState) -> Vec<(&'s str, u64)> {
+    let visits = state.visits.iter().map(|(step, n)| (step.as_str(), *n));
+    let mut visits: Vec<_> = visits.collect();
+    if let Ok(workflow) = crate::runs::pinned(run) {
+        visits.sort_by_key(|(step, _)| workflow.find(step));
+    }
+    visits
+}
+
 /// The steps of a run that wait for files now.
 fn file_waits(run: &RunDir, state: &RunState) -> Vec<FileWait> {
     let begun = |p: &&Pending| p.agent == "orch" && p.attempts > 0;
@@ -105,7 +115,8 @@ fn file_waits(run: &RunDir, state: &RunState) -> Vec<FileWait> {
         let Work::Wait(wait) = &workflow.step(id).work else {
             return None;
         };
-        let scope = flow::scope(&workflow, state, id, p.item, &Facts::default());
+        let nothing = Facts::default();
+        let scope = flow::scope(&workflow, state, id, p.item, &nothing);
         let filled = Text::parse(&wait.glob.value).and_then(|text| text.fill(&scope, &NoOutputs));
         Some(FileWait {
             step: p.step.clone(),
@@ -258,10 +269,9 @@ impl<'s> View<'s> {
             error: state.error.as_ref(),
             to_type: to_type(state),
             transitions: state.transitions,
-            steps: state
-                .visits
-                .iter()
-                .map(|(step, n)| StepRow::of(state, step, *n))
+            steps: in_order(run, state)
+                .into_iter()
+                .map(|(step, n)| StepRow::of(state, step, n))
                 .collect(),
             pending: &state.pending,
             waits: file_waits(run, state),

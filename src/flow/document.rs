@@ -260,7 +260,7 @@ impl Run<'_> {
                 self.halt(id, pending.item, Stage::Run, "FAIL", reason, Vec::new());
             }
             Violation::Stop => {
-                self.store(id, pending.item, result.clone());
+                self.store(id, pending.item, result);
                 self.stop(id, "FAIL", fault.clone(), Vec::new());
             }
         }

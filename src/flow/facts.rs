@@ -1,6 +1,7 @@
 //! What guards and texts may see of a run, and which globs have to be looked up for them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -10,16 +11,21 @@ use crate::scope::{Scope, Table};
 use crate::state::{Facts, RunState, StepResult};
 use crate::vars::{NoOutputs, Text};
 use crate::workflow::Workflow;
-use crate::workflow::model::{Flow, Level, Step, StepId, When, Work};
+use crate::workflow::model::{Flow, Level, Row, Step, StepId, When, Work};
+
+/// Nothing was looked up.
+pub(super) static NO_FACTS: Facts = Facts {
+    exists: BTreeMap::new(),
+};
 
 /// Everything that can be named in a step: for an item of a loop, with that item's own results.
 #[must_use]
 pub fn scope<'s>(
-    workflow: &Workflow,
+    workflow: &'s Workflow,
     state: &'s RunState,
     id: StepId,
     item: Option<usize>,
-    facts: &Facts,
+    facts: &'s Facts,
 ) -> Scope<'s> {
     let mut scope = Scope::new();
     for root in ["request", "reply", "input", "context", "run"] {
@@ -33,22 +39,20 @@ pub fn scope<'s>(
     scope.table("snapshots", Table::of(&state.snapshots));
     scope.table("approvals", Table::of(&state.governance.approvals));
     scope.table("steps", steps(workflow, state, id, item));
-    scope.set("visits", visits(workflow, state, id, item));
+    scope.later("visits", move || visits(workflow, state, id, item));
     if let (Some(parent), Some(index)) = (workflow.loop_of(id), item)
         && let Work::ForEach(each) = &workflow.step(parent).work
         && let Some(running) = state.loops.get(&workflow.step(parent).name.value)
         && let Some(value) = running.items.get(index)
     {
         scope.lend("item", value);
-        scope.lend(each.name.clone(), value);
+        scope.lend(each.name.as_str(), value);
         scope.set(
             "loop",
             json!({"index": index, "total": running.items.len()}),
         );
     }
-    for (glob, found) in &facts.exists {
-        scope.answer(glob.clone(), *found);
-    }
+    scope.answers(&facts.exists);
     scope
 }
 
@@ -61,7 +65,7 @@ pub(super) fn with_result<'s>(scope: &mut Scope<'s>, result: &'s StepResult) {
         (None, None, None) => scope.set("output", Value::Null),
     }
     scope.set("exit_code", result.exit_code);
-    scope.set("status", json!(result.status));
+    scope.set("status", result.status.as_str());
     scope.set(
         "error",
         result
@@ -79,16 +83,12 @@ fn steps<'s>(
     item: Option<usize>,
 ) -> Table<'s> {
     let mut all = Table::default();
-    for (name, value) in &state.step_results {
-        all.show(name, value, shown);
-    }
+    all.show(&state.step_results, shown);
     if let (Some(parent), Some(index)) = (workflow.loop_of(id), item)
         && let Some(Value::Array(items)) = state.step_results.get(&workflow.step(parent).name.value)
         && let Some(Value::Object(own)) = items.get(index)
     {
-        for (name, value) in own {
-            all.show(name, value, shown);
-        }
+        all.show(own, shown);
     }
     all
 }
@@ -197,37 +197,43 @@ pub fn wanted(
     item: Option<usize>,
     moment: Moment<'_>,
 ) -> BTreeSet<String> {
-    let mut globs = BTreeSet::new();
     let step = workflow.step(id);
-    let nothing = Facts::default();
-    let fresh = fresh(workflow, state, id, item, moment);
-    let look = |at: StepId| {
-        let mut sees = scope(workflow, state, at, item, &nothing);
-        let mut all = steps(workflow, state, at, item);
-        fresh
-            .iter()
-            .for_each(|(name, value)| all.show(name, value, shown));
-        sees.table("steps", all);
-        sees
-    };
-    let before = stored(workflow, state, id, item).filter(|_| step.once);
-    let mut sees = look(id);
-    match moment {
-        Moment::Entering => {
-            entering(step, &sees, &mut globs);
-            if let Some(result) = &before {
+    let mut globs = BTreeSet::new();
+    if moment == Moment::Entering {
+        let asks = entering(step);
+        if !asks.is_empty() {
+            let sees = scope(workflow, state, id, item, &NO_FACTS);
+            globs.extend(asks.iter().flat_map(|ask| ask.globs(&sees)));
+        }
+    }
+    // Also at the entry: a loop may be empty, and what runs once may have its result. The last of a
+    // group or of a loop's items is followed by the guards of what it stands in.
+    let mut at = Some(id);
+    while let Some(here) = at {
+        let asks = finishing(workflow.step(here));
+        if !asks.is_empty() {
+            let fresh = fresh(workflow, state, id, item, moment);
+            let kept = match moment {
+                Moment::Entering if step.once => stored(workflow, state, id, item),
+                _ => None,
+            };
+            let mut sees = scope(workflow, state, here, item, &NO_FACTS);
+            let mut all = steps(workflow, state, here, item);
+            all.show(&fresh, shown);
+            sees.table("steps", all);
+            let result = match moment {
+                Moment::Finishing(result) => Some(result),
+                Moment::Entering => kept.as_ref(),
+            };
+            if let Some(result) = result.filter(|_| here == id) {
                 with_result(&mut sees, result);
             }
+            globs.extend(asks.iter().flat_map(|ask| ask.globs(&sees)));
         }
-        Moment::Finishing(result) => with_result(&mut sees, result),
-    }
-    // Also at the entry: a loop may be empty, and what runs once may have its result.
-    finishing(step, &sees, &mut globs);
-    // The last of a group or of a loop's items is followed by the guards of what it stands in.
-    let mut level = step.level;
-    while let Level::Body(up) | Level::Parallel(up) = level {
-        finishing(workflow.step(up), &look(up), &mut globs);
-        level = workflow.step(up).level;
+        at = match workflow.step(here).level {
+            Level::Body(up) | Level::Parallel(up) => Some(up),
+            Level::Top => None,
+        };
     }
     globs
 }
@@ -259,54 +265,67 @@ fn fresh(
     id: StepId,
     item: Option<usize>,
     moment: Moment<'_>,
-) -> Vec<(String, Value)> {
-    let mut fresh = Vec::new();
+) -> Map<String, Value> {
+    let mut fresh = Map::new();
     if let Level::Parallel(parent) = workflow.step(id).level
         && let Some(group) = state
             .groups
             .get(&group_key(&workflow.step(parent).name.value, item))
     {
-        fresh.extend(
-            group
-                .results
-                .iter()
-                .map(|(name, result)| (name.clone(), json!(result))),
-        );
+        let results = group.results.iter();
+        fresh.extend(results.map(|(name, result)| (name.clone(), json!(result))));
     }
     if let Moment::Finishing(result) = moment {
-        fresh.push((workflow.step(id).name.value.clone(), json!(result)));
+        fresh.insert(workflow.step(id).name.value.clone(), json!(result));
     }
     fresh
 }
 
-fn entering(step: &Step, scope: &Scope<'_>, globs: &mut BTreeSet<String>) {
-    match &step.when {
-        Some(When::Exists(glob) | When::NotExists(glob)) => {
-            let filled = Text::parse(&glob.value)
-                .ok()
-                .and_then(|text| text.fill(scope, &NoOutputs).ok());
-            globs.extend(filled);
+/// Something in a workflow that asks for files.
+enum Ask<'w> {
+    Glob(&'w str),
+    Guard(Arc<Expr>),
+}
+
+impl Ask<'_> {
+    /// Which, as far as that can be said.
+    fn globs(&self, scope: &Scope<'_>) -> Vec<String> {
+        match self {
+            Ask::Guard(guard) => guard.asks_exists(scope),
+            Ask::Glob(glob) => {
+                let filled = Text::parse(glob).and_then(|text| text.fill(scope, &NoOutputs));
+                filled.into_iter().collect()
+            }
         }
-        Some(When::If(guard)) => asked(&guard.value, scope, globs),
-        Some(When::Equals(..)) | None => {}
-    }
-    step.requires
-        .iter()
-        .for_each(|gate| asked(&gate.check.value, scope, globs));
-}
-
-fn finishing(step: &Step, scope: &Scope<'_>, globs: &mut BTreeSet<String>) {
-    step.ensures
-        .iter()
-        .for_each(|gate| asked(&gate.check.value, scope, globs));
-    if let Flow::Rows { rows, .. } = &step.flow {
-        rows.iter()
-            .for_each(|row| asked(&row.guard.value, scope, globs));
     }
 }
 
-fn asked(guard: &str, scope: &Scope<'_>, globs: &mut BTreeSet<String>) {
-    if let Ok(expr) = Expr::cached(guard) {
-        globs.extend(expr.asks_exists(scope));
-    }
+fn entering(step: &Step) -> Vec<Ask<'_>> {
+    let when = match &step.when {
+        Some(When::Exists(glob) | When::NotExists(glob)) => Some(Ask::Glob(&glob.value)),
+        Some(When::If(guard)) => asking(&guard.value),
+        Some(When::Equals(..)) | None => None,
+    };
+    let requires = step.requires.iter();
+    let requires = requires.filter_map(|gate| asking(&gate.check.value));
+    when.into_iter().chain(requires).collect()
+}
+
+fn finishing(step: &Step) -> Vec<Ask<'_>> {
+    let ensures = step.ensures.iter().map(|gate| &gate.check.value);
+    let rows: &[Row] = match &step.flow {
+        Flow::Rows { rows, .. } => rows,
+        Flow::Handlers { .. } => &[],
+    };
+    let rows = rows.iter().map(|row| &row.guard.value);
+    ensures
+        .chain(rows)
+        .filter_map(|guard| asking(guard))
+        .collect()
+}
+
+/// A guard, if it asks for files.
+fn asking<'w>(guard: &str) -> Option<Ask<'w>> {
+    let guard = Expr::cached(guard).ok()?;
+    guard.is_about_files().then_some(Ask::Guard(guard))
 }

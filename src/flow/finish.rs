@@ -12,7 +12,7 @@ use crate::expr::Expr;
 use crate::output::{MAX_JSON_DEPTH, is_deeper};
 use crate::scope::Scope;
 use crate::state::{Block, Changes, Pending, Stage, StepResult, StepStatus};
-use crate::workflow::model::{Flow, Level, Row, StepId, Target, Text, Work};
+use crate::workflow::model::{Flow, Level, Row, StepId, Target, Text, Verdict, Work};
 
 /// Where a result leads, and why.
 pub(super) struct Decision {
@@ -21,6 +21,8 @@ pub(super) struct Decision {
     /// The fields of the document that change, whole.
     set: Map<String, Value>,
     lock: Option<Lock>,
+    /// The word of the checkpoint.
+    word: &'static str,
     guards: Vec<String>,
 }
 
@@ -61,7 +63,7 @@ impl Run<'_> {
         self.remove_pending(&pending.task);
         self.go_on_unless_blocked();
         if let Some(fault) = uncatchable(&result) {
-            self.store(id, pending.item, result);
+            self.store(id, pending.item, &result);
             self.fail(fault);
             return Ok(());
         }
@@ -88,7 +90,7 @@ impl Run<'_> {
             Some(group) => {
                 group.held.insert(result.step_name.clone(), result.clone());
             }
-            None => self.store(id, item, result.clone()),
+            None => self.store(id, item, result),
         }
     }
 
@@ -99,7 +101,7 @@ impl Run<'_> {
         item: Option<usize>,
         result: Option<&'s StepResult>,
     ) -> Scope<'s> {
-        let mut sees = scope(self.workflow, &self.state, id, item, &self.facts);
+        let mut sees = scope(self.workflow, &self.state, id, item, self.facts);
         if let Some(result) = result {
             with_result(&mut sees, result);
         }
@@ -152,7 +154,7 @@ impl Run<'_> {
         if let Some(lock) = decision.lock
             && let Err(fault) = self.lock(id, lock)
         {
-            return self.stop(id, word(result), fault, decision.guards);
+            return self.stop(id, decision.word, fault, decision.guards);
         }
         self.state.state.extend(decision.set);
         let failed_item = matches!(decision.outcome, Outcome::Unhandled) && self.is_item(id, item);
@@ -162,7 +164,7 @@ impl Run<'_> {
             Outcome::Unhandled => Target::Fail,
         };
         let shown = self.workflow.target_name(target).to_owned();
-        self.checkpoint(id, word(result), &shown, &decision.reason, decision.guards);
+        self.checkpoint(id, decision.word, &shown, &decision.reason, decision.guards);
         if !failed_item {
             self.go(id, item, target, &decision.reason);
         } else if self.may_go() {
@@ -220,6 +222,7 @@ impl Run<'_> {
             reason: error.map(|error| error.message.clone()).unwrap_or_default(),
             set: Map::new(),
             lock: None,
+            word: word(result),
             guards: Vec::new(),
         })
     }
@@ -249,6 +252,7 @@ impl Run<'_> {
                     reason: reason.unwrap_or_default(),
                     set,
                     lock,
+                    word: row.verdict.map_or_else(|| word(result), Verdict::as_str),
                     guards,
                 }),
             };
@@ -258,7 +262,7 @@ impl Run<'_> {
     }
 
     /// Keeps a result where `steps.X` finds it.
-    pub(super) fn store(&mut self, id: StepId, item: Option<usize>, result: StepResult) {
+    pub(super) fn store(&mut self, id: StepId, item: Option<usize>, result: &StepResult) {
         let step = self.workflow.step(id);
         let name = step.name.value.clone();
         if matches!(step.work, Work::ForEach(_)) {
@@ -267,7 +271,7 @@ impl Run<'_> {
                     .step_results
                     .insert(name.clone(), Value::Array(Vec::new()));
             }
-            self.state.loop_results.insert(name, result);
+            self.state.loop_results.insert(name, result.clone());
             return;
         }
         let value = serde_json::to_value(result).unwrap_or(Value::Null);

@@ -80,7 +80,7 @@ impl Run<'_> {
             if failed.is_none() && result.status == StepStatus::Failed {
                 failed = Some(failure(&result));
             }
-            self.store(child, item, result);
+            self.store(child, item, &result);
         }
         let pending = placeholder(name, item, group.visit);
         let status = if failed.is_some() {

@@ -24,12 +24,14 @@ mod tests;
 
 use serde_json::Map;
 
+use facts::NO_FACTS;
 pub use facts::{Moment, scope, wanted, wanted_on_resume};
 pub use number::{clamped, number};
 pub use people::{HUMAN, wanted_on_answer};
 pub(crate) use waves::Plan;
 
 use crate::error::{Fault, Kind};
+use crate::expr::with_room;
 use crate::state::{
     Block, Checked, Checkpoint, Effect, Event, Facts, Governance, Metadata, RunState, RunStatus,
     Stage, StepStatus, VERSION,
@@ -85,6 +87,15 @@ pub fn step(
     at: &str,
     event: &Event,
 ) -> Result<(RunState, Vec<Effect>), Illegal> {
+    with_room(|| applied(workflow, state, at, event))
+}
+
+fn applied(
+    workflow: &Workflow,
+    state: RunState,
+    at: &str,
+    event: &Event,
+) -> Result<(RunState, Vec<Effect>), Illegal> {
     let mut flow = Run {
         workflow,
         state,
@@ -94,8 +105,8 @@ pub fn step(
             | Event::Finished { facts, .. }
             | Event::Asked { facts, .. }
             | Event::Answered { facts, .. }
-            | Event::Resumed { facts } => facts.clone(),
-            _ => Facts::default(),
+            | Event::Resumed { facts } => facts,
+            _ => &NO_FACTS,
         },
         due: None,
         halted: false,
@@ -138,7 +149,7 @@ struct Run<'w> {
     state: RunState,
     at: &'w str,
     /// What the disk looked like at this event.
-    facts: Facts,
+    facts: &'w Facts,
     /// The loop whose wave is over: what follows is seen to when the event itself is.
     due: Option<StepId>,
     /// Whether it was blocked by this event.
@@ -156,12 +167,12 @@ impl Run<'_> {
             Event::Created { .. } if !begun => self.created(event),
             _ if !begun => illegal("the run does not exist yet"),
             Event::Entered { task, attempt, .. } if status == RunStatus::Running => {
-                let interrupted = self.is_interrupted(task);
+                let cut = self.cut(task);
                 let pending = self.take_attempt(task, *attempt)?;
                 if pending.agent == HUMAN {
                     return illegal(format!("`{}` is for a person to do", pending.step));
                 }
-                self.entered(pending, interrupted)
+                self.entered(pending, cut)
             }
             // What was started before a block goes on, and is finished, all the same.
             Event::Retried { task, attempt } if !status.is_final() => {

@@ -100,7 +100,7 @@ impl Run<'_> {
         let pending = &mut self.state.pending[place];
         pending.agent = HUMAN.to_owned();
         let pending = pending.clone();
-        self.entered(pending, false)
+        self.entered(pending, None)
     }
 
     /// The question of a step that a person does.
@@ -265,15 +265,14 @@ impl Run<'_> {
         if step.once && approved {
             self.state.done_once.insert(pending.step.clone());
         }
-        self.store(id, pending.item, result.clone());
+        self.store(id, pending.item, &result);
         let word = if approved { "APPROVED" } else { "REJECTED" };
         let said = what.clone();
         self.said = Some(Said { word, what });
         match (approved, approval.on_reject) {
             (true, _) => {
                 // The answer may be a long time after the question.
-                let sees = self.sees(id, pending.item, Some(&result));
-                let asked = gates(&step.ensures, &sees);
+                let asked = gates(&step.ensures, &self.sees(id, pending.item, Some(&result)));
                 match asked.unmet {
                     None => self.transit(id, pending.item, &result),
                     Some(unmet) => {

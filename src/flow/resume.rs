@@ -119,8 +119,10 @@ impl Run<'_> {
     /// Whether everything holds that must hold after success. What does not is told here; the rest
     /// by who goes on.
     fn ensured(&mut self, id: StepId, item: Option<usize>, result: &StepResult) -> bool {
-        let sees = self.sees(id, item, Some(result));
-        let asked = gates(&self.workflow.step(id).ensures, &sees);
+        let asked = gates(
+            &self.workflow.step(id).ensures,
+            &self.sees(id, item, Some(result)),
+        );
         if asked.unmet.is_some() {
             self.checked(id, asked.guards);
             return false;

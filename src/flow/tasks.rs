@@ -6,6 +6,15 @@
 use super::{Illegal, Run, illegal};
 use crate::state::{Pending, RunState};
 
+/// What cut an attempt short.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Cut {
+    /// Its watcher died.
+    Crash,
+    /// Orch was told to stop, and put it back in good order.
+    Stop,
+}
+
 impl Run<'_> {
     /// Notes that an attempt at a pending step begins.
     pub(super) fn take_attempt(&mut self, task: &str, attempt: u32) -> Result<Pending, Illegal> {
@@ -46,10 +55,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether the last attempt at a step was ended by a crash: it was begun, and not put back.
-    pub(super) fn is_interrupted(&self, task: &str) -> bool {
-        let pending = self.state.pending(task);
-        pending.is_some_and(|pending| pending.attempts > 0 && !pending.put_back)
+    /// How the last attempt at a step was cut short, if there was one.
+    pub(super) fn cut(&self, task: &str) -> Option<Cut> {
+        let begun = self.state.pending(task).filter(|p| p.attempts > 0)?;
+        Some(match begun.put_back {
+            true => Cut::Stop,
+            false => Cut::Crash,
+        })
     }
 
     /// Its work begins with the next attempt.

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::people::HUMAN;
+use super::tasks::Cut;
 use super::{Illegal, Run, number};
 use crate::error::{Fault, Kind};
 use crate::expr::Expr;
@@ -96,8 +97,8 @@ impl Run<'_> {
     }
 
     /// An attempt begins: whether it is needed, whether it may, and then what it does.
-    /// With `interrupted`, a crash ended the attempt before it.
-    pub(super) fn entered(&mut self, pending: Pending, interrupted: bool) -> Result<(), Illegal> {
+    /// `cut` is what ended the attempt before it.
+    pub(super) fn entered(&mut self, pending: Pending, cut: Option<Cut>) -> Result<(), Illegal> {
         let id = self.id(&pending.step)?;
         let step = self.workflow.step(id);
         let item = pending.item;
@@ -106,8 +107,8 @@ impl Run<'_> {
         }
         if pending.attempts > 1 {
             // It had begun before, so it was needed and it was allowed.
-            match on_interrupted(&step.flow).filter(|_| interrupted) {
-                Some(target) => self.was_interrupted(id, &pending, target),
+            match cut.and_then(|cut| Some((cut, after(&step.flow, cut)?))) {
+                Some((cut, target)) => self.was_cut_short(id, &pending, cut, target),
                 None => self.begin_work(id, pending),
             }
             return Ok(());
@@ -207,20 +208,32 @@ impl Run<'_> {
         if self.is_in_group(id) {
             return self.join(id, pending.item, result);
         }
-        self.store(id, pending.item, result);
+        self.store(id, pending.item, &result);
         let target = self.workflow.following(id);
         let shown = self.workflow.target_name(target).to_owned();
         self.checkpoint(id, "SKIP", &shown, "its `when` does not hold", guards);
         self.go(id, pending.item, target, "");
     }
 
-    fn was_interrupted(&mut self, id: StepId, pending: &Pending, target: Target) {
+    fn was_cut_short(&mut self, id: StepId, pending: &Pending, cut: Cut, target: Target) {
         self.remove_pending(&pending.task);
-        let fault = Fault::new(Kind::Interrupted, "its watcher died while it ran");
+        let (word, reason, message) = match cut {
+            Cut::Crash => (
+                "INTERRUPTED",
+                "a crash ended it",
+                "its watcher died while it ran",
+            ),
+            Cut::Stop => (
+                "STOPPED",
+                "orch was told to stop while it ran",
+                "orch was told to stop while it ran",
+            ),
+        };
+        let fault = Fault::new(Kind::Interrupted, message);
         let result = self.own_result(id, pending, StepStatus::Failed, 1, Some(fault));
-        self.store(id, pending.item, result);
+        self.store(id, pending.item, &result);
         let shown = self.workflow.target_name(target).to_owned();
-        self.checkpoint(id, "INTERRUPTED", &shown, "a crash ended it", Vec::new());
+        self.checkpoint(id, word, &shown, reason, Vec::new());
         self.go(id, pending.item, target, "");
     }
 
@@ -279,17 +292,27 @@ pub(super) struct Unmet {
     pub stop: bool,
 }
 
-/// Where a step leads after a crash, instead of running again: like every handler, this one too is
+/// Where a step leads that was cut short, instead of running again: like every handler, these too are
 /// overridden by `always`.
-fn on_interrupted(flow: &Flow) -> Option<Target> {
-    match flow {
-        Flow::Rows { interrupted, .. } => *interrupted,
+fn after(flow: &Flow, cut: Cut) -> Option<Target> {
+    let (interrupted, stopped, always) = match flow {
+        Flow::Rows {
+            interrupted,
+            stopped,
+            ..
+        } => (interrupted, stopped, &None),
         Flow::Handlers {
             interrupted,
+            stopped,
             always,
             ..
-        } => interrupted.map(|target| always.unwrap_or(target)),
-    }
+        } => (interrupted, stopped, always),
+    };
+    let handler = match cut {
+        Cut::Crash => interrupted,
+        Cut::Stop => stopped,
+    };
+    handler.map(|target| always.unwrap_or(target))
 }
 
 /// Whether a step is to be run; an error is the reason why that cannot be said.

@@ -190,6 +190,54 @@ impl Plan {
             .collect()
     }
 
+    /// What is ticked or skipped here, was not in an earlier reading, and is not what `own` says: a
+    /// phase that is being marked, and as what.
+    #[must_use]
+    pub fn forged(&self, before: &Value, own: Option<(u32, Tick)>) -> Vec<PlanFault> {
+        let list = |key: &str| before[key].as_array().map_or(&[][..], Vec::as_slice);
+        let closed = |number: u32| {
+            let mut phases = list("phases").iter();
+            phases.any(|phase| phase["number"] == number && phase["status"] != "open")
+        };
+        let ended = |id: &str| {
+            let is = |task: &&Value| {
+                let before = task["id"].as_str().map(ids::key);
+                before == Some(ids::key(id))
+            };
+            let before = list("tasks").iter().find(is);
+            before.is_some_and(|task| task["done"] == true || task["skipped"] == true)
+        };
+        let mut faults = Vec::new();
+        let mut fault = |message: String, hint: &str| {
+            faults.push(PlanFault::new(MASTER, 0, message, hint));
+        };
+        for phase in self.phases.iter().filter(|phase| !closed(phase.number)) {
+            let tasks = phase.tasks.iter().map(|place| &self.tasks[*place]);
+            let forged = |task: &&Task| {
+                let may = task.tick == Tick::Open || own == Some((phase.number, task.tick));
+                !may && !ended(&task.id)
+            };
+            let forged: Vec<&str> = tasks.filter(forged).map(|task| task.id.as_str()).collect();
+            for id in &forged {
+                let message =
+                    format!("task `{id}` is ticked by somebody else: only orch does that");
+                fault(message, "write `[ ]` there again, and resume");
+            }
+            let may = phase.status == Tick::Open || own == Some((phase.number, phase.status));
+            if forged.is_empty() && !may {
+                let message = format!(
+                    "phase {} is closed by somebody else: only orch does that",
+                    phase.number
+                );
+                fault(
+                    message,
+                    "write `**Status**: Pending` there again, and resume",
+                );
+            }
+        }
+        faults
+    }
+
     /// The document `state.plan`; `dir` is the folder, relative to the root.
     #[must_use]
     pub fn to_value(&self, dir: &str) -> Value {
@@ -255,6 +303,7 @@ impl Task {
             "files": self.files,
             "requires_ux_dx_review": self.requires_ux_dx_review,
             "done": self.tick == Tick::Done,
+            "skipped": self.tick == Tick::Skipped,
         })
     }
 }

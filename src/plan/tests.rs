@@ -75,13 +75,13 @@ fn a_plan_becomes_the_document_that_workflows_see() {
             {"number": 2, "title": "The rest", "status": "open", "tasks": ["02", "03"]}
         ],
         "tasks": [
-            {"id": "01", "file": "t/01-parser.md", "title": "Parser", "depends_on": [], "parallel_with": [], "files": [], "requires_ux_dx_review": false, "done": true},
-            {"id": "02", "file": "t/02-lexer.md", "title": "Lexer", "depends_on": ["01"], "parallel_with": ["03"], "files": ["src/a.rs", "src/b.rs"], "requires_ux_dx_review": true, "done": false},
-            {"id": "03", "file": "t/03-printer.md", "title": "Printer", "depends_on": [], "parallel_with": ["02"], "files": ["src/c.rs"], "requires_ux_dx_review": false, "done": false}
+            {"id": "01", "file": "t/01-parser.md", "title": "Parser", "depends_on": [], "parallel_with": [], "files": [], "requires_ux_dx_review": false, "done": true, "skipped": false},
+            {"id": "02", "file": "t/02-lexer.md", "title": "Lexer", "depends_on": ["01"], "parallel_with": ["03"], "files": ["src/a.rs", "src/b.rs"], "requires_ux_dx_review": true, "done": false, "skipped": false},
+            {"id": "03", "file": "t/03-printer.md", "title": "Printer", "depends_on": [], "parallel_with": ["02"], "files": ["src/c.rs"], "requires_ux_dx_review": false, "done": false, "skipped": false}
         ],
         "current": {"number": 2, "title": "The rest", "status": "open", "tasks": [
-            {"id": "02", "file": "t/02-lexer.md", "title": "Lexer", "depends_on": [], "parallel_with": ["03"], "files": ["src/a.rs", "src/b.rs"], "requires_ux_dx_review": true, "done": false},
-            {"id": "03", "file": "t/03-printer.md", "title": "Printer", "depends_on": [], "parallel_with": ["02"], "files": ["src/c.rs"], "requires_ux_dx_review": false, "done": false}
+            {"id": "02", "file": "t/02-lexer.md", "title": "Lexer", "depends_on": [], "parallel_with": ["03"], "files": ["src/a.rs", "src/b.rs"], "requires_ux_dx_review": true, "done": false, "skipped": false},
+            {"id": "03", "file": "t/03-printer.md", "title": "Printer", "depends_on": [], "parallel_with": ["02"], "files": ["src/c.rs"], "requires_ux_dx_review": false, "done": false, "skipped": false}
         ]}
     });
     assert_eq!(plan.to_value("t"), expected);
@@ -361,6 +361,53 @@ fn what_was_done_stays_done() {
     assert!(told[0].message.contains("`01` was done"), "{told:?}");
     later.master = later.master.replace("[ ] 1", "[-] 1");
     assert_eq!(read(&later).unwrap().undone(&before).len(), 1);
+}
+
+#[test]
+fn what_nobody_but_orch_may_tick_is_told() {
+    let told = |text: &dyn Fn(&str) -> String, before: &Value, own| {
+        let mut later = example();
+        later.master = text(&later.master);
+        let forged = read(&later).unwrap().forged(before, own);
+        let messages = forged.into_iter().map(|fault| fault.message);
+        messages.collect::<Vec<_>>()
+    };
+    let before = read(&example()).unwrap().to_value("t");
+    let same = |text: &str| text.to_owned();
+    let one = |text: &str| text.replace("[ ] 02", "[x] 2");
+    let both = |text: &str| {
+        one(text)
+            .replace("[ ] 03", "[x] 03")
+            .replace("Pending", "Done")
+    };
+    let left_out = |text: &str| text.replace("[ ] 02", "[-] 02");
+    let closed = |text: &str| text.replace("Pending", "Skipped");
+    let by_somebody = |what: &str| format!("{what} by somebody else: only orch does that");
+    let (second, third) = (
+        by_somebody("task `2` is ticked"),
+        by_somebody("task `03` is ticked"),
+    );
+    assert_eq!(told(&same, &before, None), [""; 0]);
+    assert_eq!(told(&one, &before, None), [second.as_str()]);
+    assert_eq!(told(&both, &before, None), [second, third]);
+    assert_eq!(
+        told(&left_out, &before, None),
+        [by_somebody("task `02` is ticked")]
+    );
+    assert_eq!(
+        told(&closed, &before, None),
+        [by_somebody("phase 2 is closed")]
+    );
+    // Of a plan that was never read, everything is new.
+    assert_eq!(
+        told(&same, &Value::Null, None),
+        [by_somebody("task `01` is ticked")]
+    );
+    // The phase that is being marked may have been marked already, as what it becomes.
+    assert_eq!(told(&both, &before, Some((2, Tick::Done))), [""; 0]);
+    assert_eq!(told(&one, &before, Some((2, Tick::Skipped))).len(), 1);
+    assert_eq!(told(&one, &before, Some((1, Tick::Done))).len(), 1);
+    assert_eq!(told(&closed, &before, Some((2, Tick::Skipped))), [""; 0]);
 }
 
 #[test]

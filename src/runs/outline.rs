@@ -181,7 +181,7 @@ fn does(workflow: &Workflow, step: &Step, scope: &Scope<'_>) -> Vec<Said> {
 
 fn act(workflow: &Workflow, action: &Action) -> String {
     match action {
-        Action::LoadPlan { dir } => format!("load_plan {}", dir.value),
+        Action::LoadPlan { dir, .. } => format!("load_plan {}", dir.value),
         Action::MarkPlan { dir, .. } => format!("mark_plan {}", dir.value),
         Action::ApplyFiles { from, into } => {
             let from = &workflow.step(*from).name.value;

@@ -165,7 +165,10 @@ fn act(view: &View<'_>, action: &Action) -> Result<Act> {
     let root = &view.scene.root.path;
     let dir = |text: &Text| paths::relative(root, &view.fill(text)?);
     match action {
-        Action::LoadPlan { dir: text } => Ok(Act::LoadPlan { dir: dir(text)? }),
+        Action::LoadPlan { dir: text, ticks } => Ok(Act::LoadPlan {
+            dir: dir(text)?,
+            ticks: *ticks,
+        }),
         Action::MarkPlan { dir: text, mark } => Ok(Act::MarkPlan {
             dir: dir(text)?,
             mark: *mark,

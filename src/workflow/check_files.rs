@@ -83,7 +83,9 @@ impl Files<'_, '_> {
             }
             Work::Command(command) => self.command(command),
             Work::Wait(wait) => self.glob(&wait.glob),
-            Work::Action(Action::LoadPlan { dir } | Action::MarkPlan { dir, .. }) => self.path(dir),
+            Work::Action(Action::LoadPlan { dir, .. } | Action::MarkPlan { dir, .. }) => {
+                self.path(dir)
+            }
             Work::Action(Action::ApplyFiles { into, .. }) => self.path(into),
             Work::Approval | Work::Parallel(_) | Work::ForEach(_) => {}
         }

@@ -15,6 +15,8 @@ pub enum EdgeKind {
     Failure,
     /// `on.interrupted`.
     Interrupted,
+    /// `on.stopped`.
+    Stopped,
     /// `on.always`.
     Always,
     /// To the following step.
@@ -47,6 +49,7 @@ impl EdgeKind {
             EdgeKind::Success => "success",
             EdgeKind::Failure => "failure",
             EdgeKind::Interrupted => "interrupted",
+            EdgeKind::Stopped => "stopped",
             EdgeKind::Always => "always",
             EdgeKind::Skipped => "skipped",
             EdgeKind::Limit => "limit",
@@ -86,17 +89,20 @@ fn of_step(from: StepId, step: &Step, following: Target, strict: bool) -> Vec<Ed
             rows,
             failure,
             interrupted,
+            stopped,
         } => {
             for (index, row) in rows.iter().enumerate() {
                 add(EdgeKind::Next(index), Some(row.goto));
             }
             add(EdgeKind::Failure, *failure);
             add(EdgeKind::Interrupted, *interrupted);
+            add(EdgeKind::Stopped, *stopped);
         }
         Flow::Handlers {
             success,
             failure,
             interrupted,
+            stopped,
             always,
         } => {
             match (always, success) {
@@ -108,6 +114,7 @@ fn of_step(from: StepId, step: &Step, following: Target, strict: bool) -> Vec<Ed
             if always.is_none() {
                 add(EdgeKind::Failure, Some(failure.unwrap_or(unhandled)));
                 add(EdgeKind::Interrupted, *interrupted);
+                add(EdgeKind::Stopped, *stopped);
             }
         }
     }

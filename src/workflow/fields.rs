@@ -339,6 +339,11 @@ pub(super) static ROW: Object = object(
             Text,
             "Logged with the transition; variables are substituted.",
         ),
+        f(
+            "verdict",
+            Word(&["OK", "FAIL"]),
+            "The word of the checkpoint, for a step that judges. Default: how the step itself went.",
+        ),
     ],
 );
 
@@ -353,6 +358,11 @@ pub(super) static HANDLERS: Object = object(
             "interrupted",
             Shape::Object(&GOTO),
             "After a crash, instead of running again.",
+        ),
+        f(
+            "stopped",
+            Shape::Object(&GOTO),
+            "After Ctrl-C or SIGTERM ended it, instead of running again.",
         ),
         f(
             "always",

@@ -72,7 +72,8 @@ impl Loader<'_, '_, '_> {
             self.target(id, goto)
         };
         let (success, failure) = (handler("success"), handler("failure"));
-        let (interrupted, always) = (handler("interrupted"), handler("always"));
+        let (interrupted, stopped) = (handler("interrupted"), handler("stopped"));
+        let always = handler("always");
         if let Some(next) = node.get("next") {
             for key in ["success", "always"] {
                 if let Some(entry) = on.and_then(|on| on.entry(key)) {
@@ -85,12 +86,14 @@ impl Loader<'_, '_, '_> {
                 rows: self.rows(id, next),
                 failure,
                 interrupted,
+                stopped,
             };
         }
         Flow::Handlers {
             success,
             failure,
             interrupted,
+            stopped,
             always,
         }
     }
@@ -119,6 +122,11 @@ impl Loader<'_, '_, '_> {
                 lock,
                 set,
                 reason: item.get("reason").and_then(text),
+                verdict: match item.get("verdict").and_then(Node::text) {
+                    Some("OK") => Some(Verdict::Ok),
+                    Some("FAIL") => Some(Verdict::Fail),
+                    _ => None,
+                },
             });
         }
         rows

@@ -32,6 +32,7 @@ const ONLY: &[(&str, &[&str])] = &[
     ("from", &["apply_files"]),
     ("into", &["apply_files"]),
     ("as", &["mark_plan"]),
+    ("own_ticks", &["load_plan"]),
     ("approval", &["agent", "command", "approval"]),
 ];
 
@@ -343,7 +344,13 @@ impl Loader<'_, '_, '_> {
             found.unwrap_or_else(nothing)
         };
         match kind {
-            "load_plan" => Work::Action(Action::LoadPlan { dir: field("dir") }),
+            "load_plan" => Work::Action(Action::LoadPlan {
+                dir: field("dir"),
+                ticks: match flag(node, "own_ticks") {
+                    Some(true) => Ticks::Own,
+                    _ => Ticks::Any,
+                },
+            }),
             "mark_plan" => Work::Action(Action::MarkPlan {
                 dir: field("dir"),
                 mark: match node.get("as").and_then(Node::text) {

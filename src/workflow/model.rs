@@ -230,6 +230,8 @@ pub enum Flow {
         failure: Option<Target>,
         /// After a crash, instead of running again.
         interrupted: Option<Target>,
+        /// After orch was told to stop, instead of running again.
+        stopped: Option<Target>,
     },
     /// By outcome; without a handler to the following step.
     Handlers {
@@ -239,6 +241,8 @@ pub enum Flow {
         failure: Option<Target>,
         /// After a crash, instead of running again.
         interrupted: Option<Target>,
+        /// After orch was told to stop, instead of running again.
+        stopped: Option<Target>,
         /// Overrides the others.
         always: Option<Target>,
     },
@@ -257,6 +261,28 @@ pub struct Row {
     pub set: Vec<(Text, Text)>,
     /// What is logged.
     pub reason: Option<Text>,
+    /// The word of the checkpoint, where it is not how the step itself went.
+    pub verdict: Option<Verdict>,
+}
+
+/// What a transition says of the work that a step has judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is good.
+    Ok,
+    /// It is not.
+    Fail,
+}
+
+impl Verdict {
+    /// As the checkpoint says it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Ok => "OK",
+            Verdict::Fail => "FAIL",
+        }
+    }
 }
 
 /// How often a step may be entered.

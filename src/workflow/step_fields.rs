@@ -113,6 +113,11 @@ pub static STEP: Object = object(
             Word(&["done", "skipped"]),
             "With `action: mark_plan`: what the current phase becomes.",
         ),
+        f(
+            "own_ticks",
+            Flag,
+            "With `action: load_plan`: what is ticked in the plan, and not by orch in this run, fails it.",
+        ),
         // order
         f(
             "when",

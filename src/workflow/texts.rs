@@ -15,7 +15,9 @@ pub(super) fn texts(step: &Step) -> Vec<(&Text, Moment)> {
         Work::Human(human) => before.extend(human.prompt.iter().chain(&human.input_file)),
         Work::Command(command) => before.extend(command),
         Work::Wait(wait) => before.push(&wait.glob),
-        Work::Action(Action::LoadPlan { dir } | Action::MarkPlan { dir, .. }) => before.push(dir),
+        Work::Action(Action::LoadPlan { dir, .. } | Action::MarkPlan { dir, .. }) => {
+            before.push(dir)
+        }
         Work::Action(Action::ApplyFiles { into, .. }) => before.push(into),
         Work::Approval | Work::Parallel(_) | Work::ForEach(_) => {}
     }

@@ -141,6 +141,8 @@ pub enum Action {
     LoadPlan {
         /// The folder.
         dir: Text,
+        /// Whose ticks are taken.
+        ticks: Ticks,
     },
     /// Ticks the current phase of the plan.
     MarkPlan {
@@ -156,6 +158,16 @@ pub enum Action {
         /// The folder.
         into: Text,
     },
+}
+
+/// Whose ticks of a plan are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ticks {
+    /// Anybody's.
+    #[default]
+    Any,
+    /// Only those that orch has made in this run.
+    Own,
 }
 
 /// What a phase of the plan becomes.

@@ -199,6 +199,43 @@ fn what_was_ticked_stays_ticked() {
     );
 }
 
+/// Nothing of the forged plan has been taken over, so that taking it back is all that is asked for.
+#[test]
+fn with_own_ticks_what_others_ticked_is_refused_until_it_is_taken_back() {
+    let tick = "sed -i 's/\\[ \\] 02/[x] 02/' plan/MASTER_PLAN.md";
+    for (step, own) in [("again", "own_ticks: true, "), ("mark", "")] {
+        let bed = bed(&format!(
+            "steps:\n  - {{name: load, action: load_plan, dir: plan, own_ticks: true}}\n  - {{name: forge, command: [sh, -c, {tick:?}]}}\n  - {{name: {step}, action: {}, {own}dir: plan, on: {{failure: {{goto: _block}}}}}}\n",
+            if step == "mark" {
+                "mark_plan"
+            } else {
+                "load_plan"
+            },
+        ));
+        plan(
+            &bed,
+            &[phase(&bed, 1, &[("01", "")]), phase(&bed, 2, &[("02", "")])],
+        );
+        let ran = run(&bed).expect(4);
+        let told = "task `02` is ticked by somebody else: only orch does that (write `[ ]` there again, and resume)";
+        assert!(ran.stderr.contains(told), "{ran:?}");
+        bed.orch(["resume", "last"]).run().expect(4);
+        let text = bed.read("plan/MASTER_PLAN.md");
+        bed.write("plan/MASTER_PLAN.md", text.replace("[x] 02", "[ ] 02"));
+        bed.orch(["resume", "last"]).run().expect(0);
+    }
+    // One that nobody has read yet may be ticked by hand, unless the workflow says otherwise.
+    for (own, code) in [("", 0), (", own_ticks: true", 1)] {
+        let bed = bed(&format!(
+            "steps:\n  - {{name: load, action: load_plan, dir: plan{own}}}\n"
+        ));
+        plan(&bed, &[phase(&bed, 1, &[("01", ""), ("02", "")])]);
+        let text = bed.read("plan/MASTER_PLAN.md");
+        bed.write("plan/MASTER_PLAN.md", text.replace("[ ] 02", "[x] 02"));
+        run(&bed).expect(code);
+    }
+}
+
 #[test]
 fn only_what_was_loaded_is_marked() {
     let new = "printf '%s\\n' '- [ ] 02: task' >> plan/MASTER_PLAN.md; echo > plan/02-t.md";

@@ -2,8 +2,8 @@
 //!
 //! | rule | test |
 //! |---|---|
-//! | 0a, 0b: clear, questions, three rounds together | `clarify::a_request_that_is_clear…`, `clarify::a_person_is_asked_three_times…` |
-//! | 1: two agents side by side, two discoveries | `clarify::two_discoveries_at_most…` |
+//! | 0a, 0b: clear, questions, three rounds together | `clarify::a_request_that_is_clear…`, `clarify::three_rounds_in_0a…`, `clarify::a_person_is_asked_three_times…`, `clarify::what_was_found_out…` |
+//! | 1: two agents side by side, two discoveries | `clarify::two_discoveries_at_most…`, `clarify::what_was_found_out…` |
 //! | 2, 3: plan, approval, changes | `clarify::a_rejected_plan…`, `plans::a_plan_with_faults…`, `plans::a_plan_that_comes_ticked…` |
 //! | the plan's grammar in the prompts | `plans::the_example_in_the_prompts…` |
 //! | 4a: one implementer for a task, patterns A, B, C | `plans::pattern_a…`, `plans::pattern_b…`, `plans::pattern_c…` |
@@ -11,7 +11,9 @@
 //! | 4b: analysis, only what fails, full check again | `loop4::a_gate_that_fails…`, `loop4::an_analysis_that_leaves_a_task_out…` |
 //! | three iterations, the report, retry, skip, stop | `loop4::the_third_failure…`, `loop4::a_person_may_stop…` |
 //! | 4c: only orch ticks | `plans::nobody_but_orch_ticks…` |
-//! | 5a, 5b, back to 4 at most three times | `phases::five_a_leads_to_five_b…`, `phases::a_validation_that_fails…`, `phases::three_fix_phases…` |
+//! | 5a, 5b, back to 4 at most three times | `phases::five_a_leads_to_five_b…`, `phases::a_validation_that_fails…`, `phases::three_fix_phases…`, `phases::a_person_may_send_the_validation_back…` |
+//! | who checks what, and when | `phases::each_agent_is_told…` |
+//! | the checkpoint line, OK and FAIL | `clarify::a_request_that_is_clear…`, `loop4::a_gate_that_fails…`, `phases::a_validation_that_fails…` |
 //! | 6: what was learnt | `phases::without_what_was_learnt…` |
 //! | 7: three kinds of follow-up | `phases::a_follow_up_is_routed…` |
 //! | gates 1 to 7, what is forbidden after each | `gates::…`: what no run can do, whatever agents say |

@@ -3,7 +3,7 @@
 //! | rule | case |
 //! |---|---|
 //! | the passes in their order, what each can run on and produces | `without_blockers_three_passes_are_enough`, `a_blocker_is_patched` |
-//! | the model has no say in the flow, no pass changes what an earlier one left | `answers_that_break_the_form_block_and_are_not_asked_again`, `agents_change_nothing_but_their_own`, `a_patch_beyond_the_artifact_stops_the_run` |
+//! | the model has no say in the flow, no pass changes what an earlier one left | `answers_that_break_the_form_block_and_are_not_asked_again`, `a_form_that_lacks_a_field_is_no_answer`, `agents_change_nothing_but_their_own`, `a_patch_beyond_the_artifact_stops_the_run` |
 //! | pass 1: BLOCK stays in DECIDE with its questions; DECIDE is locked with its hash | `what_is_left_open_blocks_with_its_questions`, `without_blockers_three_passes_are_enough` |
 //! | pass 2-4: a failure blocks | `a_pass_that_fails_blocks_and_is_never_run_again` |
 //! | pass 3: BLOCKER goes to PATCH, others complete | `severities_decide_who_is_patched` |
@@ -319,6 +319,59 @@ fn answers_that_break_the_form_block_and_are_not_asked_again() {
         );
         stage.orch(&["resume", "last"]).expect(4);
         assert_eq!(stage.calls(), calls, "{answer}");
+    }
+}
+
+/// Every field of the forms is asked for, and none may be there that the form does not have.
+#[test]
+fn a_form_that_lacks_a_field_is_no_answer() {
+    let files = orch::shipped::PARTS;
+    let schema = |name: &str| {
+        let path = format!("schemas/four-pass/{name}.json");
+        let (_, text) = files.iter().find(|(p, _)| *p == path).unwrap();
+        orch::schema_check::Schema::compile(&serde_json::from_str(text).unwrap()).unwrap()
+    };
+    let whole = [
+        ("decision", "", serde_json::from_str(DECIDED).unwrap()),
+        (
+            "issues",
+            "/issues/0",
+            json!({"issues": [issue("I1", "BLOCKER")]}),
+        ),
+        ("patch", "", serde_json::from_str(PATCHED).unwrap()),
+        (
+            "patch",
+            "/patch_plan/0",
+            serde_json::from_str(PATCHED).unwrap(),
+        ),
+        ("patch", "/fixes/0", serde_json::from_str(PATCHED).unwrap()),
+    ];
+    // What may be left out: a patch may be made by hand, and be told by its reason alone.
+    let free = ["files", "change"];
+    for (name, place, whole) in whole {
+        let schema = schema(name);
+        schema.check(&whole).unwrap();
+        let fields: Vec<String> = at(&whole, place)
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect();
+        for field in fields
+            .iter()
+            .filter(|field| !free.contains(&field.as_str()))
+        {
+            let mut less: Value = whole.clone();
+            let object = less.pointer_mut(place).unwrap().as_object_mut().unwrap();
+            object.remove(field);
+            assert!(
+                schema.check(&less).is_err(),
+                "{name}{place} without {field}"
+            );
+        }
+        let mut more: Value = whole.clone();
+        more.pointer_mut(place).unwrap()["approved"] = json!(true);
+        assert!(schema.check(&more).is_err(), "{name}{place} with more");
     }
 }
 
@@ -674,4 +727,11 @@ fn show_and_audit_answer_the_four_questions() {
         serde_json::from_str(&stage.orch(&["audit", "last", "--json"]).expect(0).stdout).unwrap();
     assert_eq!(audit["issues"][0]["issue"]["id"], "I1");
     assert_eq!(audit["fixes"][0]["fix"]["status"], "FIXED");
+    // The steps stand in the order of the workflow.
+    let shown = stage.orch(&["show", "last"]).stdout;
+    let table = shown.split("\ntransitions\n").next().unwrap();
+    let place = |step: &str| table.find(&format!("\n  {step} ")).unwrap();
+    let way = "decide execute keep_artifact verify copy patch keep_patched done";
+    let places: Vec<usize> = way.split(' ').map(place).collect();
+    assert!(places.is_sorted(), "{table}");
 }

@@ -74,7 +74,7 @@ fn in_testing(signal: &str) {
 }
 
 /// The tests say whether the patch has landed; the try is spent either way.
-fn in_patching(landed: bool) {
+fn in_patching(signal: &str, landed: bool) {
     let stage = Stage::new();
     stage.checked().answers("generate", BAD);
     let word = if landed { "good" } else { "worse" };
@@ -86,7 +86,10 @@ fn in_patching(landed: bool) {
     let state = stage.state();
     assert_eq!(state["metadata"]["currentPhase"], "PATCHING");
     assert_eq!(state["state"]["retry_count"], 0);
-    ended(&stage, running, "KILL");
+    ended(&stage, running, signal);
+    let kept = stage.state();
+    assert_eq!(kept["metadata"]["currentPhase"], "PATCHING");
+    assert_eq!(kept["state"], state["state"], "preserved as it was");
     let ran = stage.build(&[]);
     assert_eq!(ran.code(), i32::from(!landed), "{ran:#?}");
     let end = if landed { "_end" } else { "_fail" };
@@ -117,8 +120,8 @@ fn a_crash_in_testing_tests_again() {
 
 #[test]
 fn a_crash_in_patching_tests_again_and_counts() {
-    in_patching(true);
-    in_patching(false);
+    in_patching("KILL", true);
+    in_patching("KILL", false);
 }
 
 #[test]
@@ -127,23 +130,11 @@ fn an_interrupt_leaves_the_state_and_the_next_start_goes_on() {
     in_testing("INT");
 }
 
-/// A patcher that was asked to stop is asked again: the try is spent once.
+/// As after a crash: what a patcher left that was asked to stop is tested.
 #[test]
-fn an_interrupt_in_patching_patches_again() {
-    let stage = Stage::new();
-    stage
-        .checked()
-        .answers("generate", BAD)
-        .answers("patch.1", STAYS)
-        .answers("patch.2", GOOD);
-    let running = underway(&stage, &["--max-retries", "1"]);
-    ended(&stage, running, "INT");
-    stage.build(&[]).expect(0);
-    assert_eq!(stage.calls(), ["generate", "patch", "patch"]);
-    assert_eq!(
-        (stage.tested(), &stage.state()["state"]["retry_count"]),
-        (2, &json!(1))
-    );
+fn an_interrupt_in_patching_tests_again_and_counts() {
+    in_patching("INT", true);
+    in_patching("INT", false);
 }
 
 /// Whatever was printed is written as a whole, wherever orch died while it wrote.

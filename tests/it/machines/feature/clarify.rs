@@ -29,7 +29,7 @@ fn a_request_that_is_clear_is_planned_and_nothing_else_is_asked() {
         "[4b] quality OK -> mark | PHASE 1 | Tasks 01: gate PASS",
         "[4c] mark OK -> read_plan | PHASE 1 | Tasks 01: the plan is updated, 1/1 tasks are done",
         "[4] read_plan OK -> validate | every phase of the plan is complete",
-        "[5a] validate OK -> complete | 5a: validation PASS; no task asks",
+        "[5a] validate OK -> complete | validation PASS; no task asks",
         "[6] complete OK -> keep_summary",
     ] {
         said(&ran, line);
@@ -91,6 +91,44 @@ fn a_person_is_asked_three_times_in_0a_and_0b_together_then_the_defaults_are_tak
 }
 
 #[test]
+fn three_rounds_in_0a_alone_force_the_defaults() {
+    let stage = stage();
+    stage.answers("clarify", verdict("QUESTIONS_NEEDED", &["Which colour?"]));
+    start(&stage).expect(4);
+    reply(&stage, "red").expect(4);
+    reply(&stage, "blue").expect(4);
+    let ran = reply(&stage, "green").expect(4);
+    said(
+        &ran,
+        "[0a] clarify OK -> plan | three rounds were asked: the defaults are taken",
+    );
+    let calls = stage.calls();
+    assert_eq!(calls, ["clarify", "clarify", "clarify", "clarify", "plan"]);
+    assert_eq!(stage.state()["state"]["defaults_taken"], true);
+}
+
+#[test]
+fn what_was_found_out_may_make_it_clear_and_half_of_it_does_not_count() {
+    let stage = stage();
+    stage
+        .answers("clarify", verdict("DISCOVERY_NEEDED", &[]))
+        .answers("explore.1", "#!\nexit 5\n");
+    // Both have to come back.
+    let ran = start(&stage).expect(4);
+    said(&ran, "[1] discover FAIL -> _block");
+    assert!(!stage.calls().contains(&"clarify_again".to_owned()));
+    let ran = resume(&stage).expect(4);
+    said(&ran, "[1] discover OK -> clarify_again");
+    said(
+        &ran,
+        "[0b] clarify_again OK -> plan | requirements are clear",
+    );
+    assert_eq!(stage.state()["state"]["discoveries"], 1);
+    let sent = stage.prompt("clarify_again", 1);
+    assert!(sent.contains("# the manual") && sent.contains("# the code"));
+}
+
+#[test]
 fn two_discoveries_at_most_side_by_side_then_it_is_planned() {
     let stage = stage();
     let both = "#!\nn=$(grep -c . ANSWERS.met); echo x >> ANSWERS.met; w=$(( (n / 2 + 1) * 2 ))\nwhile [ $(grep -c . ANSWERS.met) -lt $w ]; do sleep 0.01; n=$((n + 100)); [ $n -lt 200000 ] || exit 3; done\necho found\n";
@@ -149,6 +187,11 @@ fn answers_that_are_no_answers_block_and_nothing_is_guessed() {
             "plan",
             r#"{"files": {"../../../specs/x.md": "x"}}"#,
             "specs/x.md",
+        ),
+        (
+            "plan",
+            r##"{"files": {"01-t.md": "# Task 01"}}"##,
+            "there is no MASTER_PLAN.md",
         ),
         (
             "plan",

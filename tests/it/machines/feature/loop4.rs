@@ -17,7 +17,7 @@ fn a_gate_that_fails_is_analysed_and_only_what_fails_is_mended() {
         );
     let ran = approved(&stage).expect(0);
     for line in [
-        r#"[4b] quality OK -> analyse | PHASE 1 | Tasks 01-03: FAIL of ["01","03"]: gate FAIL"#,
+        r#"[4b] quality FAIL -> analyse | PHASE 1 | Tasks 01-03: ["01","03"] failed: gate FAIL"#,
         "[4b] analyse OK -> check_tasks | PHASE 1 | Tasks 01-03: the limit is off by one",
         r#"[4b] check_tasks OK -> fix | PHASE 1 | Tasks 01-03: only ["01","03"] are mended"#,
         "[4b] fix OK -> quality | PHASE 1 | Tasks 01-03: fixes of",
@@ -69,7 +69,7 @@ fn the_third_failure_is_put_before_a_person_who_may_try_again_skip_or_stop() {
     let ran = approved(&stage).expect(4);
     said(
         &ran,
-        r#"[4b] quality OK -> escalate | PHASE 1 | Tasks 01-02: FAIL of ["02"]"#,
+        r#"[4b] quality FAIL -> escalate | PHASE 1 | Tasks 01-02: ["02"] failed, and no fix is left without a person: test 3 is red"#,
     );
     let report = |stage: &Stage| {
         let name = stage.bed.ls("inbox/human").pop().unwrap();
@@ -144,7 +144,7 @@ try it with a queue
     }
     let state = &stage.state()["state"];
     assert_eq!(
-        (&state["iteration"], &state["ticked"]),
+        (&state["iteration"], &state["plan"]["done"]),
         (&json!(0), &json!(1))
     );
     let issue = "PHASE 1 | Tasks 01-02 was skipped: test 5 is red (skip nobody needs it)";

@@ -34,8 +34,8 @@ fn five_a_leads_to_five_b_only_where_a_task_asks_for_it_and_nobody_takes_it_back
         )
         .answers("quality", forget);
     let ran = approved(&stage).expect(0);
-    said(&ran, "[5a] validate OK -> review | 5a: validation PASS");
-    said(&ran, "[5b] review OK -> complete | 5b: validation PASS");
+    said(&ran, "[5a] validate OK -> review | validation PASS");
+    said(&ran, "[5b] review OK -> complete | validation PASS");
     let sent = stage.prompt("quality", 1);
     assert!(sent.contains("UX/DX Required: YES"), "{sent}");
     assert!(
@@ -59,7 +59,7 @@ fn a_validation_that_fails_adds_a_phase_and_comes_back() {
         );
     let ran = approved(&stage).expect(0);
     for line in [
-        "[5a] validate OK -> fix_phase | 5a FAIL: validation FAIL",
+        "[5a] validate FAIL -> fix_phase | validation FAIL",
         "[5] check_fix_phase OK -> read_plan | a fix phase was added: part 2",
         "PHASE 2 | Tasks 02: 1 implemented",
         "[5a] validate OK -> review",
@@ -96,7 +96,7 @@ fn three_fix_phases_at_most_then_a_person_decides() {
     let ran = approved(&stage).expect(4);
     said(
         &ran,
-        "[5b] review OK -> escalate_validation | 5b FAIL after three fix phases",
+        "[5b] review FAIL -> escalate_validation | after three fix phases",
     );
     assert_eq!(
         (
@@ -118,6 +118,94 @@ fn three_fix_phases_at_most_then_a_person_decides() {
         json!(["it is ugly"])
     );
     assert!(stage.prompt("complete", 1).contains("it is ugly"));
+}
+
+#[test]
+fn a_person_may_send_the_validation_back_or_stop_it() {
+    let stage = stage();
+    stage.answers("validate", validated(&["it is slow"]));
+    let script = "#!\ncd workspace/*/files/tasks; n=$(ls 0*.md | wc -l); m=$((n + 1))\nprintf '\\n## Phase %s: mend\\n**Status**: Pending\\n\\n- [ ] 0%s: mend (`0%s-t.md`)\\n' $m $m $m >> MASTER_PLAN.md\necho \"# Task 0$m\" > 0$m-t.md; echo done\n";
+    stage.answers("fix_phase", script);
+    let ran = approved(&stage).expect(4);
+    said(
+        &ran,
+        "[5a] validate FAIL -> escalate_validation | after three fix phases: validation FAIL",
+    );
+    reply(&stage, "retry with an index").expect(4);
+    assert!(stage.prompt("fix_phase", 4).contains("retry with an index"));
+    // Three more, and then it is asked again; neither 5b nor 6 has come.
+    assert_eq!(
+        (
+            calls_of(&stage, "fix_phase"),
+            calls_of(&stage, "review"),
+            calls_of(&stage, "complete")
+        ),
+        (6, 0, 0)
+    );
+    stage.orch(&["reply", "last", "stop it is slow"]).expect(0);
+    assert_eq!(stage.state()["status"], "failed");
+    assert!(!stage.file("SUMMARY.md").exists());
+}
+
+/// Who checks what, and when.
+#[test]
+fn each_agent_is_told_its_own_part_of_the_checks() {
+    let stage = stage();
+    stage
+        .answers("plan", planned(&[&[("01", "requires_ux_dx_review: true")]]))
+        .answers("quality.1", gate(&["01"]))
+        .answers("analyse", analysed(&["01"], "again"));
+    approved(&stage).expect(0);
+    let told: [(&str, &[&str]); 7] = [
+        (
+            "code",
+            &["Lint, type-check and build", "Leave the tests to others"],
+        ),
+        (
+            "quality",
+            &[
+                "Run the tests",
+                "every acceptance criterion",
+                "worked before",
+                "Lint, types and build were checked already",
+            ],
+        ),
+        (
+            "analyse",
+            &["FAILURE ANALYSIS", "only for those", "root cause"],
+        ),
+        (
+            "apply",
+            &[
+                "tasks that pass are not touched",
+                "Lint, type-check and build",
+            ],
+        ),
+        (
+            "validate",
+            &[
+                "full test suite",
+                "production build",
+                "all task files",
+                "fit together",
+                "is broken",
+            ],
+        ),
+        (
+            "review",
+            &["experience", "documentation", "belong together", "patterns"],
+        ),
+        (
+            "complete",
+            &["SUCCESS EXTRACTION", "LEARNINGS.md", "SUMMARY.md"],
+        ),
+    ];
+    for (step, words) in told {
+        let sent = stage.prompt(step, 1);
+        for word in words {
+            assert!(sent.contains(word), "{step}: {word}: {sent}");
+        }
+    }
 }
 
 #[test]

@@ -294,7 +294,7 @@ fn a_workflow_that_leaves_a_rule_out_is_noticed() {
 #[test]
 fn whatever_agents_and_people_do_the_rules_hold() {
     let ground = Ground::shipped("four-pass");
-    let ends = ground.drive_many(600, given);
+    let ends = ground.drive_many(2000, given);
     for end in ["succeeded", "blocked", "failed", "cancelled"] {
         assert!(ends.get(end).is_some_and(|count| *count > 30), "{ends:?}");
     }

@@ -236,7 +236,7 @@ fn runs_again_only_where_it_must(before: &RunState, now: &RunState, facts: &Fact
 #[test]
 fn whatever_agents_and_people_do_the_rules_hold() {
     let ground = Ground::shipped("lifecycle");
-    let ends = ground.drive_many(1000, |_| (Map::new(), Anything));
+    let ends = ground.drive_many(2000, |_| (Map::new(), Anything));
     for end in ["succeeded", "blocked", "cancelled"] {
         let count = ends.get(end).copied().unwrap_or(0);
         assert!(count > 10, "{ends:?}");

@@ -319,17 +319,22 @@ fn a_run_with_an_agent_at_work_is_not_reset_and_a_blocked_one_is() {
 
 #[test]
 fn a_deployment_that_was_cut_short_is_not_begun_again_by_itself() {
-    let stage = at("test");
-    let watcher = stage.bed.watch(&[]);
-    stage.answers("deploy.1", "#!\nsleep 600\n");
-    approve(&stage, "tests");
-    wait_for("the deployment", || stage.calls().len() == 5);
-    watcher.signal("KILL");
-    watcher.wait();
-    stage.bed.drain();
-    is_blocked(&stage, "deploy", "its watcher died while it ran");
-    assert_eq!(stage.calls().len(), 5);
-    stage.orch(&["resume", "last"]).expect(4);
-    is_blocked(&stage, "deploy", "`deployment` waits for approval");
-    assert_eq!(stage.calls().len(), 6);
+    for (signal, told) in [
+        ("KILL", "its watcher died while it ran"),
+        ("TERM", "orch was told to stop while it ran"),
+    ] {
+        let stage = at("test");
+        let watcher = stage.bed.watch(&[]);
+        stage.answers("deploy.1", "#!\nsleep 600\n");
+        approve(&stage, "tests");
+        wait_for("the deployment", || stage.calls().len() == 5);
+        watcher.signal(signal);
+        watcher.wait();
+        stage.bed.drain();
+        is_blocked(&stage, "deploy", told);
+        assert_eq!(stage.calls().len(), 5);
+        stage.orch(&["resume", "last"]).expect(4);
+        is_blocked(&stage, "deploy", "`deployment` waits for approval");
+        assert_eq!(stage.calls().len(), 6);
+    }
 }
