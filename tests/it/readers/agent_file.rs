@@ -37,9 +37,12 @@ pub fn holds(bytes: &[u8]) {
         Err(fault) => {
             assert_eq!(fault.kind, Kind::YamlParseError);
             let rest = fault.message.strip_prefix(LABEL).expect(&fault.message);
-            let line = place::numbers_after(rest, ":").first().copied();
+            let line = rest[1..]
+                .split(':')
+                .next()
+                .and_then(|line| line.parse().ok());
             assert!(
-                line.is_none_or(|line| line <= place::lines(text)),
+                line.is_none_or(|line: usize| line <= place::lines(text)),
                 "{fault}"
             );
         }

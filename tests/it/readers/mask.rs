@@ -45,7 +45,10 @@ fn any_text(masker: &Masker, secret: &[u8], cuts: &[u8], text: &[u8]) -> Vec<u8>
         String::from_utf8_lossy(&out)
     );
     assert_eq!(masker.bytes(&out), out, "masked twice");
-    left_alone(text, &out);
+    // Where stars stand beside a mask, which of them are the mask cannot be told.
+    if !text.contains(&b'*') {
+        left_alone(text, &out);
+    }
     out
 }
 
