@@ -230,7 +230,7 @@ fn within(text: &str, line: usize, column: usize) -> (usize, usize) {
 fn control_fault(text: &str) -> Option<YamlFault> {
     let allowed = |c: char| match c {
         '\t' | '\n' | '\r' | '\u{85}' => true,
-        '\u{feff}' | '\u{fffe}' | '\u{ffff}' => false,
+        '\u{fffe}' | '\u{ffff}' => false,
         c => !c.is_control(),
     };
     let at = text.find(|c| !allowed(c))?;

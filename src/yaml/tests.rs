@@ -299,7 +299,6 @@ fn a_control_character_is_told_with_its_place() {
     for (text, line, column, part) in [
         ("#\na: b\nü\u{10}: c\n", 3, 2, "U+0010"),
         ("a: \u{1b}[31m", 1, 4, "U+001B"),
-        ("a: 1\n\u{feff}b: 2", 2, 1, "U+FEFF"),
         ("a: \"\u{ffff}\"", 1, 5, "U+FFFF"),
     ] {
         let fault = fault(text);
