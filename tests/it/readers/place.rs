@@ -8,7 +8,7 @@ pub fn lines(text: &str) -> usize {
 
 /// A place, as far as it can be judged by its numbers.
 pub fn is_inside(text: &str, line: usize, column: usize) -> bool {
-    let longest = text.split(['\n', '\r']).map(|line| line.chars().count());
+    let longest = text.split('\n').map(|line| line.chars().count());
     (1..=lines(text)).contains(&line) && (1..=longest.max().unwrap_or(0) + 1).contains(&column)
 }
 
