@@ -103,7 +103,7 @@ fn forms(secret: &[u8]) -> Vec<Vec<u8>> {
     ];
     if let Ok(text) = std::str::from_utf8(secret) {
         let json = Value::from(text).to_string();
-        forms.push(json[1..json.len() - 1].as_bytes().to_vec());
+        forms.push(json.as_bytes()[1..json.len() - 1].to_vec());
         forms.push(text.encode_utf16().flat_map(u16::to_le_bytes).collect());
     }
     forms

@@ -16,8 +16,11 @@ pub mod task;
 pub mod variables;
 pub mod workflow;
 
+/// What a reader promises about these bytes; it panics where that does not hold.
+pub type Promise = fn(&[u8]);
+
 /// Every reader by the name of its seeds and of its fuzz target.
-pub const ALL: &[(&str, fn(&[u8]))] = &[
+pub const ALL: &[(&str, Promise)] = &[
     ("agent_file", agent_file::holds),
     ("diff", diff::holds),
     ("guard", guard::holds),
