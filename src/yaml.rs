@@ -119,12 +119,17 @@ where
 fn read_error(error: &serde_yaml::Error, text: &str) -> YamlFault {
     let (line, column) = error
         .location()
-        .map_or((0, 0), |place| (place.line(), place.column()));
+        .map_or((0, 0), |place| within(text, place.line(), place.column()));
     let full = error.to_string();
     let message = full
         .find(" at line ")
         .map_or(full.as_str(), |end| &full[..end]);
     if let Some(fault) = tab_fault(message, text, line) {
+        return fault;
+    }
+    if message.contains("control characters are not allowed")
+        && let Some(fault) = control_fault(text)
+    {
         return fault;
     }
     if message.contains("more than one document") {
@@ -208,6 +213,37 @@ fn tab_fault(message: &str, text: &str, line: usize) -> Option<YamlFault> {
         YamlFault::at(index + 1, column + 1, "a tab is used for indentation")
             .hint("YAML takes only spaces there"),
     )
+}
+
+/// A place that is in the text: what is missing at its end is missed by the library one line later.
+fn within(text: &str, line: usize, column: usize) -> (usize, usize) {
+    let breaks = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
+    let last = text.matches(breaks).count() + 1;
+    if line <= last {
+        return (line, column);
+    }
+    let row = text.rsplit(breaks).next().unwrap_or_default();
+    (last, row.chars().count() + 1)
+}
+
+/// The first character that no YAML text may hold; the library only counts the bytes before it.
+fn control_fault(text: &str) -> Option<YamlFault> {
+    let allowed = |c: char| match c {
+        '\t' | '\n' | '\r' | '\u{85}' => true,
+        '\u{fffe}' | '\u{ffff}' => false,
+        c => !c.is_control(),
+    };
+    let at = text.find(|c| !allowed(c))?;
+    let found = text[at..].chars().next()?;
+    let row = text[..at].rsplit('\n').next().unwrap_or_default();
+    let (line, column) = (
+        text[..at].matches('\n').count() + 1,
+        row.chars().count() + 1,
+    );
+    let code = u32::from(found);
+    let message = format!("the character U+{code:04X} is not allowed in YAML");
+    let hint = format!("take it out, or write it as `\\u{code:04x}` in double quotes");
+    Some(YamlFault::at(line, column, message).hint(hint))
 }
 
 /// The line where a second document begins, as well as it can be told from outside.

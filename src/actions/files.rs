@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{Done, NotDone, Place, counted};
 use crate::disk::{Point, at};
 use crate::error::{Fault, Kind, Result};
-use crate::printed::{self, Change};
+use crate::printed::{self, Change, Stray};
 use crate::safety::Dir;
 use crate::state::Changes;
 use crate::steps::paths;
@@ -177,33 +177,25 @@ fn target(place: &Place<'_>, into: &str, path: &str) -> Result<String> {
         Fault::new(Kind::SafetyViolation, message)
             .hint("files go below `into` and nowhere else; nothing was written")
     };
-    if path.starts_with('/') {
-        return Err(violation("is absolute"));
-    }
-    if path.split(['/', '\\']).any(|part| part == "..") {
-        return Err(violation("leads upwards by `..`"));
-    }
-    if path.contains('\0') {
-        return Err(violation("holds a NUL byte"));
-    }
-    let parts: Vec<&str> = path
-        .split('/')
-        .filter(|part| !matches!(*part, "" | "."))
-        .collect();
-    if parts.is_empty() || path.ends_with('/') {
-        let message = format!("the printed path `{}` names no file", path.escape_debug());
-        return Err(Fault::new(Kind::PatchError, message));
-    }
-    if let Some(long) = parts.iter().find(|part| part.len() > 255) {
-        let message = format!(
-            "a part of a printed path has {} bytes, more than 255",
-            long.len()
-        );
-        return Err(Fault::new(Kind::PatchError, message));
-    }
+    let unfit = |message: String| Err(Fault::new(Kind::PatchError, message));
+    let path = match printed::inside(path) {
+        Ok(path) => path,
+        Err(Stray::Leads(how)) => return Err(violation(how)),
+        Err(Stray::NoFile) => {
+            return unfit(format!(
+                "the printed path `{}` names no file",
+                path.escape_debug()
+            ));
+        }
+        Err(Stray::TooLong(bytes)) => {
+            return unfit(format!(
+                "a part of a printed path has {bytes} bytes, more than 255"
+            ));
+        }
+    };
     let whole = match into {
-        "" => parts.join("/"),
-        into => format!("{into}/{}", parts.join("/")),
+        "" => path,
+        into => format!("{into}/{path}"),
     };
     let files = format!("workspace/{}/files/", place.run.id());
     let first = whole.split('/').next().unwrap_or_default();

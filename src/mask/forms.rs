@@ -13,6 +13,8 @@ const BASE64_URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const BASE32_LOWER: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
+const DELETE: char = '\x7f';
+
 /// What URL encoders leave as it is besides letters, digits, `-`, `.` and `_`.
 const URL_SAFE: [&[u8]; 5] = [b"~", b"", b"~!*'()", b"~/", b"~!*'();,/?:@&=+$#"];
 
@@ -112,10 +114,20 @@ fn json(text: &str, give: &mut dyn FnMut(&[u8], bool)) {
         for slash in [false, true] {
             for wide in [false, true] {
                 for html in [false, true] {
-                    let once = each_char(text, |c| json_char(c, upper, slash, wide, html));
-                    give(once.as_bytes(), false);
-                    let twice = each_char(&once, |c| json_char(c, upper, slash, wide, html));
-                    give(twice.as_bytes(), false);
+                    let mut add = |writer: &dyn Fn(char) -> String| {
+                        let once = each_char(text, writer);
+                        give(once.as_bytes(), false);
+                        give(each_char(&once, writer).as_bytes(), false);
+                    };
+                    let escaped = |c| json_char(c, upper, slash, wide, html);
+                    add(&escaped);
+                    // The one control character that most encoders leave as it is.
+                    if text.contains(DELETE) {
+                        add(&|c| match c {
+                            DELETE => c.to_string(),
+                            c => escaped(c),
+                        });
+                    }
                 }
             }
         }

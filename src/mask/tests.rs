@@ -88,6 +88,22 @@ fn wrapped_digits_are_found_also_in_json() {
 }
 
 #[test]
+fn a_delete_character_in_json_hides_nothing() {
+    let secret = "key\x7f\"quoted\\";
+    let masker = Masker::new([secret]);
+    let printed = json!({ "a": secret }).to_string();
+    assert!(printed.contains('\x7f'), "{printed:?}");
+    let twice = json!(printed).to_string();
+    for text in [&printed, &printed.replace('\x7f', "\\u007f"), &twice] {
+        let masked = shown(&masker.bytes(text.as_bytes()));
+        assert!(
+            masked.contains(MASK) && !masked.contains("quoted"),
+            "{masked:?}"
+        );
+    }
+}
+
+#[test]
 fn a_backslash_before_a_value_hides_nothing() {
     let masker = Masker::new(["nopassword", "6e6f70617373"]);
     for text in [

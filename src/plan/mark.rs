@@ -20,8 +20,6 @@ pub fn mark(folder: &Folder, number: u32, mark: Mark) -> Vec<(String, String)> {
     for phase in read.phases.iter().filter(|phase| phase.number == number) {
         for task in phase.tasks.iter().filter(|task| task.tick == Tick::Open) {
             edits.push((task.mark.clone(), in_box(becomes).to_owned()));
-        }
-        for task in phase.tasks.iter().filter(|task| task.tick != Tick::Done) {
             changed.extend(own_file(folder, task, becomes));
         }
         let status = phase
@@ -81,6 +79,8 @@ fn own_file(folder: &Folder, task: &master::RawTask, becomes: Tick) -> Option<(S
             let start = status.value.start + at;
             (start..start + length, format!("[{}]", in_box(becomes)))
         }
+        // An attempt that died before it came to the master plan was here.
+        None if value.contains(&format!("[{}]", in_box(becomes))) => return None,
         None if status.says == becomes => return None,
         None => (status.value, in_words(becomes).to_owned()),
     };

@@ -451,6 +451,33 @@ fn what_is_marked_reads_as_marked_and_is_not_marked_again() {
 }
 
 #[test]
+fn a_box_beside_words_is_not_marked_twice() {
+    let text = "## Phase 1: P\n- [ ] 1: a\n";
+    for (how, own) in [(Mark::Done, "[x] open\n"), (Mark::Skipped, "[-] open\n")] {
+        let mut folder = folder(text, &[("1-a.md", "Status: [ ] open\n")]);
+        let changed: BTreeMap<_, _> = mark(&folder, 1, how).into_iter().collect();
+        assert_eq!(changed["1-a.md"], format!("Status: {own}"));
+        // Once more before the master plan was written, and once more after.
+        folder.files = [("1-a.md".to_owned(), changed["1-a.md"].clone())].into();
+        let again = mark(&folder, 1, how);
+        assert_eq!(again, [(MASTER.to_owned(), changed[MASTER].clone())]);
+        folder.master = changed[MASTER].clone();
+        assert_eq!(mark(&folder, 1, how), []);
+    }
+}
+
+#[test]
+fn what_was_skipped_before_is_not_done_with_its_phase() {
+    let text = "## Phase 1: P\n- [-] 1: a\n- [ ] 2: b\n";
+    let own = "Status: Skipped\n";
+    let folder = folder(text, &[("1-a.md", own), ("2-b.md", "Status: open\n")]);
+    let changed: BTreeMap<_, _> = mark(&folder, 1, Mark::Done).into_iter().collect();
+    assert_eq!(changed[MASTER], text.replace("[ ]", "[x]"));
+    assert_eq!(changed["2-b.md"], "Status: Done\n");
+    assert!(!changed.contains_key("1-a.md"), "{changed:?}");
+}
+
+#[test]
 fn line_ends_and_what_is_around_a_box_stay_as_they_are() {
     let text = "## Phase 1: P\r\nPhase Status: *open*\r\nProgress: 0 of 9\r\n\r\n|done|id|\r\n| [ ] | 01 | ü |\r\n1) []   2: b";
     let folder = folder(text, &[("01-a.md", "Status: [ ] open\r\n"), ("2-b.md", "")]);

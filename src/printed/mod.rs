@@ -1,17 +1,19 @@
 //! The files in what a model printed: a JSON document, fenced blocks with a path, or a diff.
 //!
-//! Pure: a text in, changes or a fault out. A path comes out as it was printed and is not judged
-//! here. What cannot be understood for certain is a fault, never a guess: half a file or a hunk that
+//! Pure: a text in, changes or a fault out. A path comes out as it was printed, and [`inside`] judges
+//! it. What cannot be understood for certain is a fault, never a guess: half a file or a hunk that
 //! fits in two places changes nothing.
 
 mod diff;
 mod fences;
+mod path;
 #[cfg(test)]
 mod tests;
 
 use serde_json::Value;
 
 pub use diff::{Hunk, Patch, Side, apply};
+pub use path::{Stray, inside};
 
 /// What is to become of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

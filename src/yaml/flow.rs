@@ -4,6 +4,9 @@
 
 use serde_json::Value;
 
+/// The YAML standard allows 1024 characters.
+const MAX_SIMPLE_KEY: usize = 1000;
+
 /// One value in flow style: words bare where that is safe, everything else in double quotes.
 #[must_use]
 pub fn flow(value: &Value) -> String {
@@ -27,14 +30,24 @@ fn write_value(value: &Value, out: &mut String) {
             out.push('{');
             for (index, (key, item)) in entries.iter().enumerate() {
                 separate(index, out);
-                write_text(key, out);
-                out.push_str(": ");
+                write_key(key, out);
                 write_value(item, out);
             }
             out.push('}');
         }
         scalar => out.push_str(&scalar.to_string()),
     }
+}
+
+/// Readers give up looking for the `:` of a long key, unless it is said that it is one.
+fn write_key(key: &str, out: &mut String) {
+    let mut written = String::new();
+    write_text(key, &mut written);
+    if written.len() > MAX_SIMPLE_KEY {
+        out.push_str("? ");
+    }
+    out.push_str(&written);
+    out.push_str(": ");
 }
 
 fn separate(index: usize, out: &mut String) {

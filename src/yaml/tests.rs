@@ -270,6 +270,45 @@ fn flow_style_is_read_back_whatever_the_text() {
 }
 
 #[test]
+fn a_key_that_is_long_when_written_is_read_back() {
+    let key = format!("a{}", "\n".repeat(600));
+    for value in [json!({&key: 1}), json!({"b": {&key: [&key]}, "c": null})] {
+        let text = format!("v: {}", flow(&value));
+        let read: Value = from_str(&text).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
+        assert_eq!(read["v"], value);
+        let (node, faults) = tree::tree(&text);
+        assert_eq!((node.unwrap().to_value(), faults), (read, Vec::new()));
+    }
+}
+
+#[test]
+fn what_is_missing_at_the_end_is_told_in_the_last_line() {
+    for (text, line, column) in [
+        ("a: 1\nb: {c: 1", 2, 9),
+        ("a: 1\nbü", 2, 3),
+        ("a: 1\nb: {c: 1\n", 3, 1),
+        ("a: {", 1, 5),
+    ] {
+        let fault = fault(text);
+        assert_eq!((fault.line, fault.column), (line, column), "{fault:?}");
+    }
+}
+
+#[test]
+fn a_control_character_is_told_with_its_place() {
+    for (text, line, column, part) in [
+        ("#\na: b\nü\u{10}: c\n", 3, 2, "U+0010"),
+        ("a: \u{1b}[31m", 1, 4, "U+001B"),
+        ("a: \"\u{ffff}\"", 1, 5, "U+FFFF"),
+    ] {
+        let fault = fault(text);
+        assert_eq!((fault.line, fault.column), (line, column), "{fault:?}");
+        assert!(fault.message.contains(part), "{fault:?}");
+        assert!(fault.hint.is_some());
+    }
+}
+
+#[test]
 fn the_tree_and_the_reader_agree() {
     let texts = [
         "a: 1\nb: -1\nc: 0x10\nd: 010\ne: 1e3\nf: 1.5\ng: +7\nh: 99999999999999999999\ni: -0",

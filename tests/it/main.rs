@@ -18,6 +18,7 @@
 //! - `power`: power cuts at every point, on a file system of their own (root only)
 //! - `process`: the process room seen from outside: the guard, descriptors, signals
 //! - `providers`: the real programs, played by scripts: answers, refusals, flags, prompts
+//! - `readers`: what every reader promises about any bytes; shared with the fuzz targets
 //! - `readme`: what the README shows and lists
 //! - `rules`: the tables of rules in `tests/fixtures/rules/`, each held by tests that there are
 //! - `runs`: workflows through the mailbox, killed anywhere
@@ -50,6 +51,7 @@ mod power;
 mod process;
 mod props;
 mod providers;
+mod readers;
 mod readme;
 mod rules;
 mod runs;
