@@ -300,7 +300,7 @@ impl Play for Chance {
 #[test]
 fn random_runs_keep_the_rules() {
     let ground = Ground::shipped("feature");
-    let ends = ground.drive_many(1000, |seed| (Map::new(), Chance::new(seed)));
+    let ends = ground.drive_many(2000, |seed| (Map::new(), Chance::new(seed)));
     for end in ["succeeded", "failed", "blocked", "cancelled"] {
         assert!(ends.contains_key(end), "{ends:?}");
     }
