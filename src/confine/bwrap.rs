@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
+use super::grants::is_device;
 use super::launch::Grant;
 use super::letter::Right;
 use super::wish::Network;
+
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// What the arguments are made of.
 pub(super) struct Plan<'a> {
@@ -20,36 +23,40 @@ pub(super) struct Plan<'a> {
     pub limit_reads: bool,
     pub network: Network,
     pub cwd: &'a Path,
+    pub root: &'a Path,
 }
 
 /// The arguments, but for the agent's environment and command.
 pub(super) fn arguments(plan: &Plan<'_>) -> Vec<OsString> {
     let mut args: Vec<OsString> = Vec::new();
-    let mut bind = |how: &str, path: &Path| {
-        args.extend([
-            how.into(),
-            path.as_os_str().to_owned(),
-            path.as_os_str().to_owned(),
-        ]);
+    let bind = |args: &mut Vec<OsString>, how: &str, path: &Path| {
+        let path = path.as_os_str();
+        args.extend([how.into(), path.to_owned(), path.to_owned()]);
+    };
+    if !plan.limit_reads {
+        bind(&mut args, "--ro-bind", Path::new("/"));
+    }
+    // Devices that keep nothing, and shared memory of its own: ours is a folder like any other.
+    args.extend(["--dev".into(), "/dev".into()]);
+    if !plan.limit_reads && plan.root.starts_with(SHARED_MEMORY) {
+        bind(&mut args, "--ro-bind", Path::new(SHARED_MEMORY));
+    }
+    let granted = |right: Right| {
+        let grants = plan.grants.iter();
+        let grants = grants.filter(move |grant| grant.right == right);
+        grants.map(|grant| grant.path.as_path())
     };
     if plan.limit_reads {
-        let reads = plan
-            .grants
-            .iter()
-            .filter(|grant| grant.right == Right::Read);
-        reads.for_each(|grant| bind("--ro-bind", &grant.path));
-    } else {
-        bind("--ro-bind", Path::new("/"));
+        granted(Right::Read)
+            .filter(|path| *path != Path::new("/dev"))
+            .for_each(|path| bind(&mut args, "--ro-bind", path));
     }
-    bind("--dev-bind", Path::new("/dev"));
-    let writes = plan
-        .grants
-        .iter()
-        .filter(|grant| grant.right == Right::Write);
-    let outside_dev = writes.filter(|grant| !grant.path.starts_with("/dev"));
-    outside_dev.for_each(|grant| bind("--bind", &grant.path));
-    plan.pinned.iter().for_each(|path| bind("--bind", path));
-    plan.closed.iter().for_each(|path| bind("--ro-bind", path));
+    granted(Right::Write)
+        .filter(|path| !is_device(path))
+        .for_each(|path| bind(&mut args, "--bind", path));
+    let (pinned, closed) = (plan.pinned.iter(), plan.closed.iter());
+    pinned.for_each(|path| bind(&mut args, "--bind", path));
+    closed.for_each(|path| bind(&mut args, "--ro-bind", path));
     args.extend(["--proc".into(), "/proc".into()]);
     args.extend(["--unshare-pid".into(), "--unshare-ipc".into()]);
     args.push("--die-with-parent".into());

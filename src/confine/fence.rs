@@ -218,6 +218,7 @@ impl<'t> Fence<'t> {
                 limit_reads,
                 network,
                 cwd: place.cwd,
+                root: &place.root.path,
             };
             (program, bwrap::arguments(&plan))
         };

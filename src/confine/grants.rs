@@ -193,6 +193,11 @@ pub(super) const DEVICES: &[&str] = &[
     "/dev/pts",
 ];
 
+/// Whether it is one of those.
+pub(super) fn is_device(path: &Path) -> bool {
+    DEVICES.iter().any(|device| path == Path::new(device))
+}
+
 /// The folders of a program: where its name leads, and where it really is.
 pub(super) fn program_folders(program: &Path) -> Vec<PathBuf> {
     let real = fs::canonicalize(program).ok();

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_bind, mount_bind_recursive, mount_change};
 use rustix::process::{getgid, getuid};
 
+use super::grants::is_device;
 use crate::sys;
 
 /// More openings than this would make a start slow; then only what is closed gets a wall.
@@ -33,7 +34,7 @@ impl Walls {
     /// Walls around these.
     pub(super) fn new(open: impl Iterator<Item = PathBuf>, closed: Vec<PathBuf>) -> Walls {
         // What is written to a device goes nowhere, so that it needs no opening.
-        let mut open: Vec<PathBuf> = open.filter(|path| !path.starts_with("/dev")).collect();
+        let mut open: Vec<PathBuf> = open.filter(|path| !is_device(path)).collect();
         open.sort_unstable();
         open.dedup();
         Walls { open, closed }
@@ -151,8 +152,8 @@ mod tests {
 
     #[test]
     fn outer_openings_come_first_and_devices_need_none() {
-        let open = ["/b/c", "/dev/null", "/b", "/a", "/b"].map(PathBuf::from);
+        let open = ["/b/c", "/dev/null", "/b", "/dev/shm/a", "/b"].map(PathBuf::from);
         let walls = Walls::new(open.into_iter(), Vec::new());
-        assert_eq!(walls.open, ["/a", "/b", "/b/c"].map(PathBuf::from));
+        assert_eq!(walls.open, ["/b", "/b/c", "/dev/shm/a"].map(PathBuf::from));
     }
 }

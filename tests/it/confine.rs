@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use orch::confine::HELPER;
@@ -180,6 +180,30 @@ fn where_there_can_be_no_walls_a_change_of_git_is_found_and_required_is_refused(
     assert_ne!(ran.status.code(), Some(0), "{said}");
     assert!(said.contains("cannot keep `.git/config`"), "{said}");
     assert!(!bed.outside.join("app/made").exists());
+}
+
+/// A root may lie in shared memory, and shared memory is no device.
+#[test]
+fn shared_memory_is_a_folder_like_any_other() {
+    let shared = Path::new("/dev/shm");
+    if !shared.is_dir() {
+        return eprintln!("skipped: there is no `/dev/shm`");
+    }
+    let inside = Bed::in_folder(shared);
+    let outside = Bed::new();
+    let stray = inside.root.join("stray");
+    for sandbox in ["landlock", "bwrap"] {
+        let lines = format!("sandbox: {sandbox}\nwrites: [\"out/**\"]");
+        workflow(&inside, "", "echo x > out/a && ! echo x > stray", &lines);
+        let ran = run(&inside);
+        assert!(ran.status.success(), "{}{}", ran.stdout, ran.stderr);
+        assert_eq!(inside.ls("out"), ["a"], "{sandbox}");
+        let script = format!("echo x > {}; exit 0", stray.display());
+        workflow(&outside, "", &script, &lines);
+        let ran = run(&outside);
+        assert!(ran.status.success(), "{}{}", ran.stdout, ran.stderr);
+        assert!(!stray.exists(), "{sandbox}");
+    }
 }
 
 #[test]

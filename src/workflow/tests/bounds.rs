@@ -1,7 +1,5 @@
 //! The proof that a run ends.
 
-use std::time::Instant;
-
 use super::support::*;
 
 fn steps(rows: &[(&str, &str)]) -> String {
@@ -141,7 +139,7 @@ fn the_text_says_what_was_proven() {
 }
 
 #[test]
-fn a_long_workflow_is_checked_quickly() {
+fn a_long_workflow_is_checked() {
     let mut rows = String::new();
     for n in 0..500 {
         let back = n / 10 * 10;
@@ -149,10 +147,5 @@ fn a_long_workflow_is_checked_quickly() {
             "  - name: s{n}\n    agent: coder\n    prompt: 'go ${{steps.s{back}.output:-x}} ${{request}}'\n    max_visits: 5\n    ensures: [{{check: 'output != \"\"', reason: empty}}]\n    on: {{failure: {{goto: s{back}}}}}\n"
         ));
     }
-    let text = with(&rows);
-    let start = Instant::now();
-    good(&text);
-    let took = start.elapsed();
-    // Far above what a release build takes, so that a slow machine does not fail it.
-    assert!(took.as_millis() < 3_000, "{took:?}");
+    good(&with(&rows));
 }
