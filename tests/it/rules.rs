@@ -93,7 +93,9 @@ fn renamed(sources: &[(PathBuf, String)]) -> BTreeMap<PathBuf, Vec<String>> {
             let module = pair[1].strip_prefix("mod ");
             if let (Some(file), Some(module)) = (file, module) {
                 let target = path.with_file_name(file.trim_end_matches("\"]"));
-                let below = path.strip_prefix(home().join("src")).unwrap();
+                let Ok(below) = path.strip_prefix(home().join("src")) else {
+                    continue;
+                };
                 let mut modules = modules_of(below);
                 modules.push(module.trim_end_matches(';').to_owned());
                 all.insert(target, modules);
