@@ -49,11 +49,9 @@ impl Cgroup {
         if fs::write(self.dir.join(OWN).join("cgroup.procs"), "0").is_err() {
             return false;
         }
-        // What limits jobs as a whole. Refused where others live in the cgroup that we come from.
-        for dir in [&self.home, &self.dir] {
-            for controller in ["+memory", "+pids"] {
-                let _ = fs::write(dir.join("cgroup.subtree_control"), controller);
-            }
+        // What limits jobs as a whole, where the cgroup that we come from offers it.
+        for controller in ["+memory", "+pids"] {
+            let _ = fs::write(self.dir.join("cgroup.subtree_control"), controller);
         }
         true
     }
