@@ -11,6 +11,8 @@
 use std::fs::File;
 use std::io::{self, Write};
 
+use rustix::io::Errno;
+
 use crate::safety::Dir;
 
 /// How much a commit survives.
@@ -232,8 +234,8 @@ impl Disk {
         self.sync_dir(points.sync_folder, to_dir)
     }
 
-    /// The same, and the temporary file keeps its name: a second one of the same file, in a folder
-    /// that only orch writes to, which says who published it. It is the caller's to remove.
+    /// The same, and what was written keeps its first name too: in a folder that only orch writes to,
+    /// where it says who published it. It is the caller's to remove.
     pub fn publish_sealed(
         self,
         points: &Publish,
@@ -244,7 +246,13 @@ impl Disk {
         bytes: &[u8],
     ) -> io::Result<()> {
         self.write_and(points, seal_dir, seal, bytes, || {
-            seal_dir.link_new(seal, to_dir, name)
+            match seal_dir.link_new(seal, to_dir, name) {
+                Err(e) if has_no_links(&e) => {
+                    let temp = format!(".{name}");
+                    self.publish(points, to_dir, &temp, to_dir, name, bytes)
+                }
+                other => other,
+            }
         })?;
         self.sync_dir(points.sync_folder, to_dir)
     }
@@ -275,6 +283,15 @@ impl Disk {
         file.write_all(bytes)?;
         self.sync_file(points.sync, &file)
     }
+}
+
+/// Whether a file system has no second names, as those of memory cards and many of a network.
+fn has_no_links(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(
+        errno,
+        Some(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK)
+    )
 }
 
 /// The points of one [`Disk::publish`].

@@ -204,11 +204,12 @@ impl Mailbox {
     pub fn look_at_adopted(&self, claim: &Claim) -> io::Result<Adoption> {
         at(Point::AdoptLook)?;
         let (dir, name) = (&claim.folders.artifacts, file_name(&claim.name, RECORD));
-        let Some(meta) = dir.find(&name)? else {
+        if !dir.has(&name)? {
             return Ok(Adoption::Unfinished);
-        };
-        let seal = claim.folders.processed.find(&seal_of(&claim.name))?;
-        let is_sealed = seal.is_some_and(|seal| seal.id == meta.id);
+        }
+        // By what it says, not by which file it is: not every file system has second names.
+        let seal = bytes_of(&claim.folders.processed, &seal_of(&claim.name))?;
+        let is_sealed = seal.is_some() && seal == bytes_of(dir, &name)?;
         let is_cancel = || claim.folders.inbox.has(&word_of_cancel(&claim.name));
         match read_record(dir, &name)? {
             Some(record) if is_sealed || record.status == Status::Cancelled && is_cancel()? => {
@@ -300,10 +301,11 @@ impl Mailbox {
     }
 
     /// Seals a record that stands there, and is ours.
-    fn seal(&self, claim: &Claim, name: &str) -> io::Result<()> {
-        let (folders, seal) = (&claim.folders, seal_of(&claim.name));
-        ignore_missing(folders.processed.remove(&seal))?;
-        folders.artifacts.link_new(name, &folders.processed, &seal)
+    fn seal(&self, claim: &Claim, bytes: &[u8]) -> io::Result<()> {
+        let seal = seal_of(&claim.name);
+        let mut file = claim.folders.processed.create_anew(&seal)?;
+        file.write_all(bytes)?;
+        self.disk.sync_file(Point::CommitSync, &file)
     }
 
     /// Publishes a record while the owner may be publishing its own: through a file without a name,
@@ -334,14 +336,9 @@ impl Mailbox {
     /// the agent itself wrote under this name, which is none and is moved out of the way.
     fn already_committed(&self, claim: &Claim, name: &str, bytes: &[u8]) -> io::Result<Commit> {
         let dir = &claim.folders.artifacts;
-        let mut there = Vec::new();
-        if dir.look(name)?.kind == FileType::RegularFile {
-            dir.open(name)?
-                .take(MAX_RECORD_BYTES)
-                .read_to_end(&mut there)?;
-        }
+        let there = bytes_of(dir, name)?.unwrap_or_default();
         if there == bytes {
-            self.seal(claim, name)?;
+            self.seal(claim, bytes)?;
             self.disk.sync_dir(Point::CommitSyncFolder, dir)?;
             return Ok(Commit::Done);
         }
@@ -468,11 +465,11 @@ impl Mailbox {
         let temp = format!(".{}.json", claim.name);
         ignore_missing(dir.remove(&temp))?;
         let mut file = dir.create_new(&temp)?;
-        file.write_all(&to_bytes(record))?;
+        let bytes = to_bytes(record);
+        file.write_all(&bytes)?;
         self.disk.sync_file(Point::CommitSync, &file)?;
-        let name = file_name(&claim.name, RECORD);
-        dir.rename_over(&temp, &name)?;
-        self.seal(claim, &name)?;
+        dir.rename_over(&temp, &file_name(&claim.name, RECORD))?;
+        self.seal(claim, &bytes)?;
         self.disk.sync_dir(Point::CommitSyncFolder, dir)
     }
 
@@ -501,6 +498,18 @@ impl Mailbox {
             other => other,
         }
     }
+}
+
+/// What a file says, as far as a record may go; `None` where no regular file has the name.
+fn bytes_of(dir: &Dir, name: &str) -> io::Result<Option<Vec<u8>>> {
+    let is_file = |meta: &Meta| meta.kind == FileType::RegularFile;
+    if !dir.find(name)?.as_ref().is_some_and(is_file) {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    let file = dir.open(name)?;
+    file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
 }
 
 /// The record of this name, or `None` where there is none.
@@ -544,7 +553,7 @@ fn shortened(name: &TaskName) -> &str {
     &text[..text.len().min(190)]
 }
 
-/// The second name of a record that orch wrote, in `processed/` until the claim is gone: agents may
+/// What orch wrote as a record, a second time, in `processed/` until the claim is gone: agents may
 /// write beside their results, and not there.
 pub(super) fn seal_of(name: impl std::fmt::Display) -> String {
     format!(".{name}.json")

@@ -8,7 +8,7 @@
 //! | `inbox/A/N.claimed`, not locked, with `artifacts/A/N.json` | committed; its owner died: to be retired |
 //! | `artifacts/A/N.out` or `.raw`, no `N.json` | an attempt was started |
 //! | `artifacts/A/N.json` | committed: this file's appearance *is* the commit |
-//! | `processed/A/.N.json`, the same file as `artifacts/A/N.json` | orch's seal on a record: a dead owner's is believed with it alone |
+//! | `processed/A/.N.json`, which says the same as `artifacts/A/N.json` | orch's seal on a record: a dead owner's is believed with it alone |
 //! | `artifacts/A/N.next` | the next task of a chain, not dropped yet |
 //! | `processed/A/N.task`, `N.failed` | retired |
 //! | `N~1.*`, `N~2.*` | earlier attempts and earlier tasks of the same name |

@@ -232,7 +232,7 @@ fn without_landlock(bed: &Bed, args: &[&str]) -> Option<Ran> {
 }
 
 /// `orch` on a kernel that lacks something, as `strace` plays it.
-fn without(bed: &Bed, what: &str, args: &[&str]) -> Option<Ran> {
+pub fn without(bed: &Bed, what: &str, args: &[&str]) -> Option<Ran> {
     let path = std::env::var_os("PATH")?;
     let strace = std::env::split_paths(&path).map(|dir| dir.join("strace"));
     let Some(strace) = strace.into_iter().find(|program| program.exists()) else {

@@ -388,3 +388,18 @@ fn a_root_reached_by_a_link_is_the_root_itself() {
         .expect(0);
     assert_eq!(bed.status("a/x"), "succeeded");
 }
+
+#[test]
+fn a_file_system_without_second_names_is_no_trouble() {
+    let bed = Bed::new();
+    bed.agent("a", "provider: echo", "");
+    bed.drop_task("a", "x", "hello");
+    let Some(ran) = crate::confine::without(&bed, "linkat:error=EPERM", &["watch", "--drain"])
+    else {
+        return;
+    };
+    assert!(ran.status.success(), "{}{}", ran.stdout, ran.stderr);
+    assert_eq!(bed.status("a/x"), "succeeded");
+    assert_eq!(bed.ls("processed/a"), ["x.task"]);
+    assert!(!bed.has("processed/a/.x.json"));
+}
