@@ -19,25 +19,18 @@
 //!
 //! # The map
 //!
-//! Pure, with no file, process, clock or random number: [`task`], [`agent`], [`settings`],
-//! [`provider`], [`record`], [`mask`], [`access`], [`units`], [`suggest`], [`canonical`], and [`yaml`], which closes the gaps
-//! of the YAML reader. Of workflows: [`workflow`] reads, checks and draws them, [`expr`] and [`vars`]
-//! are its expressions and variables over a [`scope`], [`output`], [`schema_check`] and [`inject`]
-//! deal with what goes in and out of a step, [`plan`] reads plans, [`printed`] finds the files in an answer, and [`flow`] decides what happens next: a [`state`] and
-//! an event in, the next state out.
+//! Seven rooms. A lower room never imports a higher one, and the test `it::house` holds that. Each
+//! room opens with a page that says what it is for.
 //!
-//! The shell around it: [`safety`] is the only way from a name to a file under the root; [`disk`]
-//! numbers the points of the order on disk and decides about syncs; [`mailbox`] owns the states of a
-//! task's files; [`registry`] reads what the user wrote in `specs/`; [`process`] starts agents and
-//! leaves nothing of them behind; [`confine`] holds them to what they may touch; [`watch`] wakes; [`engine`] brings it together, and [`runtime`]
-//! makes a process a watcher. [`recording`] keeps answers, [`secrets`] reads what must never be written. For runs, [`specs`] is what lies beside a
-//! workflow, [`store`] keeps log and state, [`steps`] prepares a step, [`actions`] is what orch does
-//! itself, [`runs`] is what commands and engine share, and [`audit`] proves what happened; [`shipped`] are the files of `specs/` that come
-//! with orch. `sys` holds what neither std nor rustix
-//! has, and all `unsafe` code; `lock` holds the file locks.
+//! - [`text`]: errors and exit codes, units, suggestions, canonical JSON, YAML, cleaning of text.
+//! - [`spec`]: what a user writes: tasks, agents, settings, providers, workflows, policies.
+//! - [`run`]: the pure core: a state and an event in, the next state and its effects out.
+//! - [`disk`]: files by handle, the order on disk, the mailbox and the store of runs.
+//! - [`agents`]: programs started, confined and ended; the catalogue of what `specs/` describes.
+//! - [`work`]: tasks and steps claimed, run and committed.
+//! - [`ui`]: the command line, the commands and how everything looks.
 //!
-//! Speaking: [`cli`] has the words, [`commands`] one file for each, [`report`] how it looks,
-//! [`error`] what went wrong and with which exit code.
+//! The first three have no file, process, clock or random number.
 //!
 //! # What always holds
 //!
@@ -46,52 +39,12 @@
 //! - What was committed is not run again; what was not is run again only after a crash or a declared
 //!   retry.
 //! - No path is opened under the root but by a folder's handle and a name of one component.
-//! - Only [`commands`] and [`report`] print.
+//! - Only [`ui`] prints.
 
-pub mod access;
-pub mod actions;
-pub mod agent;
-pub mod audit;
-pub mod canonical;
-pub mod cli;
-pub mod commands;
-pub mod confine;
+pub mod agents;
 pub mod disk;
-pub mod engine;
-pub mod error;
-pub mod expr;
-pub mod flow;
-pub mod inject;
-pub mod lock;
-pub mod mailbox;
-pub mod mask;
-pub mod output;
-pub mod plan;
-pub mod printed;
-pub mod process;
-pub mod provider;
-pub mod record;
-pub mod recording;
-pub mod registry;
-pub mod report;
-pub mod root;
-pub mod runs;
-pub mod runtime;
-pub mod safety;
-pub mod schema_check;
-pub mod scope;
-pub mod secrets;
-pub mod settings;
-pub mod shipped;
-pub mod specs;
-pub mod state;
-pub mod steps;
-pub mod store;
-pub mod suggest;
-pub mod sys;
-pub mod task;
-pub mod units;
-pub mod vars;
-pub mod watch;
-pub mod workflow;
-pub mod yaml;
+pub mod run;
+pub mod spec;
+pub mod text;
+pub mod ui;
+pub mod work;

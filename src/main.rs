@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use orch::cli::Cli;
-use orch::error::exit;
-use orch::{commands, confine, report};
+use orch::agents::confine;
+use orch::text::error::exit;
+use orch::ui::cli::Cli;
+use orch::ui::{commands, report};
 
 fn main() -> ExitCode {
     // Before anything else: the helper must be quick, and read nothing but what it is sent.

@@ -271,7 +271,7 @@ fn what_a_running_task_has_started_survives_the_end_of_other_tasks() {
         bed.drop_task(agent, "x", "work");
         wait_for("the task", || bed.has(&format!("artifacts/{agent}/x.json")));
         // Without a cgroup, one without any mark may be the other task's: it lives until that ends.
-        if agent != "bare" || orch::process::cgroup_is_available() {
+        if agent != "bare" || orch::agents::process::cgroup_is_available() {
             assert_eq!(processes_with(&nap), [0; 0], "{agent}");
         }
         assert_eq!(

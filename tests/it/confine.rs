@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use orch::confine::HELPER;
+use orch::agents::confine::HELPER;
 
 use crate::harness::{Bed, Ran, orch};
 

@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use orch::disk::Point;
+use orch::disk::order::Point;
 use serde_json::Value;
 
 use crate::harness::{Bed, Ran, names};

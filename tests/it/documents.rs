@@ -1,7 +1,7 @@
 //! Locked decisions and the canonical document: what is locked stays, and a step changes only what it
 //! may. Most agents here lie.
 
-use orch::disk::Point;
+use orch::disk::order::Point;
 use serde_json::{Value, json};
 
 use crate::crash::side_by_side;
@@ -66,7 +66,7 @@ fn a_decision_is_locked_with_its_hash_and_audit_tells_when() {
     assert_eq!(snapshot["step"], "decide");
     assert_eq!(
         snapshot["sha256"].as_str().unwrap(),
-        orch::canonical::sha256(bed.read(&path).as_bytes())
+        orch::text::canonical::sha256(bed.read(&path).as_bytes())
     );
     let locked_at = snapshot["locked_at"].as_str().unwrap();
     says(&audit(&bed).expect(0).stdout, locked_at);

@@ -13,7 +13,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use orch::confine::HELPER;
+use orch::agents::confine::HELPER;
 use sha2::{Digest, Sha256};
 
 use crate::harness::{Bed, orch, processes_with, wait_for};
@@ -354,7 +354,7 @@ fn can_try() -> bool {
 }
 
 fn kernel_holds() -> bool {
-    let kernel = orch::confine::kernel();
+    let kernel = orch::agents::confine::kernel();
     let holds = kernel.holds_writes() && kernel.holds_network() && kernel.holds_signals();
     if !holds {
         eprintln!("skipped: this kernel has Landlock {}", kernel.landlock);

@@ -45,7 +45,10 @@ pub struct Stage {
 impl Stage {
     pub fn new() -> Stage {
         let bed = Bed::new();
-        for (path, text) in orch::shipped::WORKFLOWS.iter().chain(orch::shipped::PARTS) {
+        for (path, text) in orch::spec::shipped::WORKFLOWS
+            .iter()
+            .chain(orch::spec::shipped::PARTS)
+        {
             bed.write(&format!("specs/{path}"), text);
         }
         bed.settings("provider: actor\nlimits: {grace: 200ms, backoff: 20ms}\n");

@@ -12,6 +12,7 @@
 //! - `dropping`: how tasks come, go and change under our feet: never half, never twice, never lost
 //! - `escapes`: what an agent could try to get at more than it was given
 //! - `folders`: folders that are missing, removed, read-only, elsewhere or full
+//! - `house`: where code may stand in `src/`, and what it may touch there
 //! - `hygiene`: nothing that is printed acts on a terminal, no line of JSON is broken
 //! - `machines`: the shipped workflows, with every rule of theirs as a case
 //! - `people`: approvals, questions, follow-ups and singletons, by command and by `mv`
@@ -44,6 +45,7 @@ mod dropping;
 mod escapes;
 mod folders;
 mod harness;
+mod house;
 mod hygiene;
 mod machines;
 mod people;

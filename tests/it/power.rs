@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use orch::disk::Point;
+use orch::disk::order::Point;
 use serde_json::Value;
 use tempfile::TempDir;
 

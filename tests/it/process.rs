@@ -8,7 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orch::process::{Duty, Job, Limits, Processes, Runner, Stdin, Tree, Wake, Watcher};
+use orch::agents::process::{
+    Duty, Execution, Limits, Processes, Runner, Stdin, Tree, Wake, Watcher,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -43,7 +45,7 @@ fn run(root: &Path, watcher: &Watcher, processes: &Processes) {
     let out = File::create(root.join("out")).unwrap();
     let args = ["-c".into(), AGENT.into()];
     let env = [("PATH".into(), std::env::var_os("PATH").unwrap())];
-    let job = Job {
+    let job = Execution {
         program: Path::new("/bin/sh"),
         args: &args,
         env: &env,

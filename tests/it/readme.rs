@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
-use orch::error::exit;
+use orch::text::error::exit;
 
 use crate::harness::orch;
 

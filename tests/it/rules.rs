@@ -40,7 +40,7 @@ fn tables() -> Vec<(String, Table)> {
     let read = |path: PathBuf| {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let text = fs::read_to_string(&path).unwrap();
-        let table = orch::yaml::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        let table = orch::text::yaml::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e:?}"));
         (name, table)
     };
     files("tests/fixtures/rules", "yaml")

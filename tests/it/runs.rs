@@ -1,6 +1,6 @@
 //! Runs of workflows: they can be killed anywhere and go on, and end as if nothing had happened.
 
-use orch::disk::Point;
+use orch::disk::order::Point;
 use serde_json::Value;
 
 use crate::crash::side_by_side;

@@ -132,7 +132,7 @@ fn without_blockers_three_passes_are_enough() {
     let locked = stage.bed.read(&path);
     assert_eq!(
         snapshot["sha256"],
-        orch::canonical::sha256(locked.as_bytes())
+        orch::text::canonical::sha256(locked.as_bytes())
     );
     let decided: Value = serde_json::from_str(DECIDED).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&locked).unwrap(), decided);
@@ -325,11 +325,11 @@ fn answers_that_break_the_form_block_and_are_not_asked_again() {
 /// Every field of the forms is asked for, and none may be there that the form does not have.
 #[test]
 fn a_form_that_lacks_a_field_is_no_answer() {
-    let files = orch::shipped::PARTS;
+    let files = orch::spec::shipped::PARTS;
     let schema = |name: &str| {
         let path = format!("schemas/four-pass/{name}.json");
         let (_, text) = files.iter().find(|(p, _)| *p == path).unwrap();
-        orch::schema_check::Schema::compile(&serde_json::from_str(text).unwrap()).unwrap()
+        orch::run::schema::Schema::compile(&serde_json::from_str(text).unwrap()).unwrap()
     };
     let whole = [
         ("decision", "", serde_json::from_str(DECIDED).unwrap()),

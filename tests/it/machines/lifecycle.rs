@@ -233,7 +233,7 @@ fn each_phase_has_one_agent_and_leads_to_the_next_alone() {
         .map(|s| s.name.value.as_str())
         .collect();
     assert_eq!(names, PHASES.map(|phase| phase.step));
-    let edges = orch::workflow::edges::edges(&workflow);
+    let edges = orch::spec::workflow::edges::edges(&workflow);
     for (index, (phase, edges)) in PHASES.iter().zip(&edges).enumerate() {
         let step = &workflow.steps[index];
         assert_eq!(step.inbox(), phase.agent);

@@ -9,20 +9,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use orch::error::{Fault, Kind};
-use orch::flow::document::{document, outside, told};
-use orch::flow::{
+use orch::disk::specs::{Files, Pinned};
+use orch::run::flow::document::{document, outside, told};
+use orch::run::flow::{
     HUMAN, Illegal, Moment, nothing, step, wanted, wanted_on_answer, wanted_on_resume,
 };
-use orch::output::{self, Mode, OnBadJson};
-use orch::schema_check::Schema;
-use orch::specs::{Files, Pinned};
-use orch::state::{
+use orch::run::output::{self, Mode, OnBadJson};
+use orch::run::schema::Schema;
+use orch::run::state::{
     Asks, Changes, Effect, Event, Facts, Pending, RunState, RunStatus, StepResult, StepStatus,
     Verdict,
 };
-use orch::workflow::model::{Capture, Step};
-use orch::workflow::{Cel, Work, Workflow, check};
+use orch::spec::workflow::model::{Capture, Step};
+use orch::spec::workflow::{Cel, Work, Workflow, check};
+use orch::text::error::{Fault, Kind};
 use serde_json::{Map, Value, json};
 
 /// How often a person does more than answer, at most.
@@ -154,7 +154,9 @@ impl Ground {
 
     /// The workflow with a change to its text: what a test must notice.
     pub fn changed(name: &str, change: impl Fn(&str) -> String) -> Ground {
-        let all = orch::shipped::WORKFLOWS.iter().chain(orch::shipped::PARTS);
+        let all = orch::spec::shipped::WORKFLOWS
+            .iter()
+            .chain(orch::spec::shipped::PARTS);
         let mut files: Files = all
             .map(|(path, text)| (format!("specs/{path}"), text.as_bytes().to_vec()))
             .collect();

@@ -1,8 +1,8 @@
 //! Agent files: read the same with a byte order mark and twice, and no glob leads out of the root.
 
-use orch::agent::parse;
-use orch::error::Kind;
-use orch::task::AgentName;
+use orch::spec::agent::parse;
+use orch::spec::task::AgentName;
+use orch::text::error::Kind;
 
 use super::place;
 

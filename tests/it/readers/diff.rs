@@ -3,7 +3,7 @@
 //!
 //! A line `=====` parts the file before from what was printed.
 
-use orch::printed::{Change, Patch, apply, inside, read};
+use orch::run::printed::{Change, Patch, apply, inside, read};
 use serde_json::json;
 
 use super::place;

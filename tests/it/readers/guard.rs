@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use orch::expr::{Expr, ExprFault, FaultKind, MAX_BRACKETS, MAX_BYTES, MAX_TOKENS};
-use orch::scope::Scope;
+use orch::spec::expr::{Expr, ExprFault, FaultKind, MAX_BRACKETS, MAX_BYTES, MAX_TOKENS};
+use orch::spec::scope::Scope;
 use serde_json::json;
 
 /// No guard takes longer, however it is built and whatever else the machine does.

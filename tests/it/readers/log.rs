@@ -9,14 +9,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use orch::disk::{Disk, Durability};
-use orch::error::{Kind, Result};
-use orch::flow;
-use orch::root::Root;
-use orch::state::{Event, RunState};
-use orch::store::log::{Line, NO_LINE};
-use orch::store::{PATIENCE, Runs, Spec, sha256};
-use orch::workflow::Workflow;
+use orch::disk::order::{Disk, Durability};
+use orch::disk::root::Root;
+use orch::disk::store::log::{Line, NO_LINE};
+use orch::disk::store::{PATIENCE, Runs, Spec, sha256};
+use orch::run::flow;
+use orch::run::state::{Event, RunState};
+use orch::spec::workflow::Workflow;
+use orch::text::error::{Kind, Result};
 use serde_json::json;
 
 use super::workflow;

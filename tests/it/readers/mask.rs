@@ -3,7 +3,7 @@
 //!
 //! The first line is the secret, the second one says how the rest is cut.
 
-use orch::mask::{MASK, Masker, SHORTEST};
+use orch::run::mask::{MASK, Masker, SHORTEST};
 use serde_json::{Value, json};
 
 /// Longer ones are not looked for in every form.

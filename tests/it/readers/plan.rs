@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use orch::plan::{Folder, MASTER, Plan, PlanFault, Tick, mark, read};
-use orch::workflow::model::Mark;
+use orch::run::plan::{Folder, MASTER, Plan, PlanFault, Tick, mark, read};
+use orch::spec::workflow::model::Mark;
 
 pub fn holds(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use orch::provider::verdict::{Exit, Observed, Retry, Verdict, judge};
-use orch::provider::{OutputKind, ProviderConfig, parse, presets};
-use orch::record::Status;
-use orch::report::is_harmful;
+use orch::run::record::Status;
+use orch::run::verdict::{Exit, Observed, Retry, Verdict, judge};
+use orch::spec::provider::{OutputKind, ProviderConfig, parse, presets};
+use orch::text::clean::is_harmful;
 
 pub fn holds(bytes: &[u8]) {
     let mut parts = bytes.splitn(3, |byte| *byte == b'\n');

@@ -1,6 +1,6 @@
 //! What is shown: nothing in it acts on a terminal, and what is harmless stays as it is.
 
-use orch::report::{clean, clean_json, clean_line};
+use orch::ui::report::{clean, clean_json, clean_line};
 use serde_json::{Value, json};
 
 /// What terminals act on or show wrongly, said in other words than the program's.

@@ -1,8 +1,8 @@
 //! Tasks: what is read is the text itself, and what orch writes is read as what it was.
 
-use orch::error::Kind;
-use orch::task::{AgentName, MAX_TASK_BYTES, Task, TaskName, render, split};
-use orch::yaml;
+use orch::spec::task::{AgentName, MAX_TASK_BYTES, Task, TaskName, render, split};
+use orch::text::error::Kind;
+use orch::text::yaml;
 
 use super::place;
 

@@ -1,8 +1,8 @@
 //! Variables: a fault stands at a dollar sign, a value is never looked at again, and doubled dollar
 //! signs give back any text.
 
-use orch::scope::Scope;
-use orch::vars::{NoOutputs, Path, Text};
+use orch::spec::scope::Scope;
+use orch::spec::vars::{NoOutputs, Path, Text};
 use serde_json::{Value, json};
 
 pub fn holds(bytes: &[u8]) {

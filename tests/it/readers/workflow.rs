@@ -1,14 +1,14 @@
 //! Workflows: every fault stands where it says, a comment above changes nothing but the lines, and
 //! what is clean can be drawn and begun.
 
-use orch::error::Result;
-use orch::flow;
-use orch::provider::UserProviders;
-use orch::state::Event;
-use orch::workflow::graph::{Format, draw};
-use orch::workflow::{Cel, Checked, Problem, Specs, Workflow, check};
-use orch::yaml;
-use orch::yaml::tree::{Node, Place, tree};
+use orch::run::flow;
+use orch::run::state::Event;
+use orch::spec::provider::UserProviders;
+use orch::spec::workflow::graph::{Format, draw};
+use orch::spec::workflow::{Cel, Checked, Problem, Specs, Workflow, check};
+use orch::text::error::Result;
+use orch::text::yaml;
+use orch::text::yaml::tree::{Node, Place, tree};
 use serde_json::Map;
 
 use super::place;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use orch::error::Kind;
-use orch::state::{Effect, Event, Pending, RunState, RunStatus};
-use orch::workflow::model::Step;
+use orch::run::state::{Effect, Event, Pending, RunState, RunStatus};
+use orch::spec::workflow::model::Step;
+use orch::text::error::Kind;
 use serde_json::{Map, Value, json};
 
 use crate::machines::random::{Dice, Done, Ground, Play};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use orch::workflow::model::{Number, Timeout};
+use orch::spec::workflow::model::{Number, Timeout};
 use serde_json::json;
 
 use super::*;

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use orch::plan::{self, Folder};
-use orch::state::{Effect, Event, Pending, RunState};
-use orch::workflow::model::{Mark, Step};
+use orch::run::plan::{self, Folder};
+use orch::run::state::{Effect, Event, Pending, RunState};
+use orch::spec::workflow::model::{Mark, Step};
 use serde_json::Map;
 
 use super::*;
@@ -13,7 +13,7 @@ use crate::machines::random::{Dice, Done, Ground, Person, Play};
 /// Where each step can lead, but for `_block`, which is open to all.
 fn targets() -> BTreeMap<String, BTreeSet<String>> {
     let workflow = Ground::shipped("feature").workflow;
-    let all = orch::workflow::edges::edges(&workflow)
+    let all = orch::spec::workflow::edges::edges(&workflow)
         .into_iter()
         .flatten();
     let mut targets: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -129,11 +129,10 @@ impl Chance {
         let dir = "workspace/r-1/files/tasks";
         let mut done = Done::prints("read");
         match plan::read(&self.folder) {
-            Ok(plan) => drop(
-                done.changes
-                    .set
-                    .insert(orch::flow::document::PLAN.to_owned(), plan.to_value(dir)),
-            ),
+            Ok(plan) => drop(done.changes.set.insert(
+                orch::run::flow::document::PLAN.to_owned(),
+                plan.to_value(dir),
+            )),
             Err(_) => done.exit_code = 2,
         }
         done

@@ -28,7 +28,7 @@ fn the_example_in_the_prompts_of_the_planner_is_a_plan() {
         assert!(prompt.ends_with(grammar), "the grammar is one text");
         let shown = examples(prompt);
         assert_eq!(shown.len(), 2, "{shown:?}");
-        let mut folder = orch::plan::Folder {
+        let mut folder = orch::run::plan::Folder {
             master: shown[0].clone(),
             ..Default::default()
         };
@@ -39,7 +39,7 @@ fn the_example_in_the_prompts_of_the_planner_is_a_plan() {
         folder
             .files
             .insert("03-add-flag.md".to_owned(), shown[1].clone());
-        let plan = orch::plan::read(&folder).unwrap().to_value("p");
+        let plan = orch::run::plan::read(&folder).unwrap().to_value("p");
         assert_eq!(
             (plan["total"].clone(), plan["current"]["number"].clone()),
             (json!(3), json!(1))

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use orch::error::Kind;
-use orch::state::{Effect, Event, Pending, RunState, RunStatus, Stage};
-use orch::workflow::model::Step;
+use orch::run::state::{Effect, Event, Pending, RunState, RunStatus, Stage};
+use orch::spec::workflow::model::Step;
+use orch::text::error::Kind;
 use serde_json::{Map, Value, json};
 
 use crate::machines::random::{Dice, Done, Ground, Person, Play};

@@ -2,10 +2,10 @@
 
 use std::panic::catch_unwind;
 
-use orch::error::Kind;
-use orch::state::{Asks, Effect, Event, Facts, Pending, RunStatus, Stage as At, Verdict};
-use orch::state::{RunState, StepStatus};
-use orch::workflow::model::Step;
+use orch::run::state::{Asks, Effect, Event, Facts, Pending, RunStatus, Stage as At, Verdict};
+use orch::run::state::{RunState, StepStatus};
+use orch::spec::workflow::model::Step;
+use orch::text::error::Kind;
 use serde_json::Map;
 
 use super::*;

@@ -1,0 +1,117 @@
+//! The one line that says what went wrong, out of whatever a program printed.
+//!
+//! What comes out is safe to show: no control characters, no escape sequences, at most 500 bytes.
+
+use crate::text::clean::is_harmful;
+
+/// The longest line that is quoted.
+const MAX_BYTES: usize = 500;
+/// How much of the end of an output is looked at.
+const TAIL_BYTES: usize = 8 * 1024;
+
+/// The end of an output, from a whole line on where that can be.
+pub(super) fn tail(bytes: &[u8]) -> &[u8] {
+    let Some(start) = bytes.len().checked_sub(TAIL_BYTES) else {
+        return bytes;
+    };
+    let tail = &bytes[start..];
+    match tail.iter().position(|b| *b == b'\n') {
+        Some(end) if end + 1 < tail.len() => &tail[end + 1..],
+        _ => tail,
+    }
+}
+
+/// The last line that says something: one with `error` in it, else the last with a letter in it
+/// that is not a line of a stack trace.
+pub(super) fn last_meaningful_line(output: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(tail(output));
+    let lines: Vec<String> = text
+        .lines()
+        .map(clean)
+        .filter(|line| says_something(line))
+        .collect();
+    let of_error = lines
+        .iter()
+        .rev()
+        .find(|line| line.to_ascii_lowercase().contains("error"));
+    of_error.or(lines.last()).cloned()
+}
+
+fn says_something(line: &str) -> bool {
+    let is_frame = line.starts_with("at ") || line.starts_with("File \"");
+    !is_frame && line.chars().any(char::is_alphanumeric)
+}
+
+/// Text without escape sequences and control characters, on one line, shortened.
+pub(super) fn clean(text: &str) -> String {
+    let mut out = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1b}' => skip_escape(&mut chars),
+            '\n' | '\t' => out.push(' '),
+            c if is_harmful(c) => {}
+            c => out.push(c),
+        }
+        if out.len() > MAX_BYTES {
+            return shorten(&out);
+        }
+    }
+    out.trim().to_owned()
+}
+
+fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    match chars.next() {
+        Some('[') => {
+            let _ = chars.find(|c| ('\u{40}'..='\u{7e}').contains(c));
+        }
+        Some(']') => {
+            let _ = chars.find(|c| matches!(c, '\u{7}' | '\u{1b}'));
+            let _ = chars.next_if_eq(&'\\');
+        }
+        _ => {}
+    }
+}
+
+fn shorten(text: &str) -> String {
+    let end = (0..=MAX_BYTES - '…'.len_utf8())
+        .rev()
+        .find(|&at| text.is_char_boundary(at))
+        .unwrap_or(0);
+    format!("{}…", text[..end].trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_says_what_went_wrong_is_found() {
+        let table: [(&str, Option<&str>); 7] = [
+            ("", None),
+            ("\n \n---\n", None),
+            ("one\ntwo\n\n", Some("two")),
+            (
+                "Error: bad\n    at foo (x.js:1)\n    at bar\n}\n",
+                Some("Error: bad"),
+            ),
+            ("Error: bad\nsee the log\n", Some("Error: bad")),
+            ("\u{1b}[31mred\u{1b}[0m\u{7}\n", Some("red")),
+            ("\u{1b}]0;title\u{7}shown\n", Some("shown")),
+        ];
+        for (text, expected) in table {
+            assert_eq!(
+                last_meaningful_line(text.as_bytes()).as_deref(),
+                expected,
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_shortened_between_characters() {
+        let shown = clean(&"é".repeat(10_000));
+        assert!(shown.len() <= 500 && shown.ends_with('…'));
+        assert_eq!(last_meaningful_line(&[0xff; 20_000]), None);
+    }
+}

@@ -1,7 +1,0 @@
-//! Steps prepared and their results read, each in a root of its own.
-
-mod bed;
-mod globs;
-mod plans;
-mod prompts;
-mod results;

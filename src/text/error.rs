@@ -1,0 +1,195 @@
+//! What can go wrong, in the user's words: a kind, one line of what and where, and a hint.
+//!
+//! This is the only place where a kind of failure becomes an exit code. The library returns
+//! [`Fault`]s and never prints; `main` prints one and exits with its code.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// The exit codes of every command, as the README's table lists them.
+pub mod exit {
+    /// The work is done.
+    pub const DONE: u8 = 0;
+    /// The task or the command failed.
+    pub const FAILED: u8 = 1;
+    /// A write outside the allowed places was attempted or found.
+    pub const SAFETY: u8 = 2;
+    /// State on disk contradicts itself.
+    pub const CORRUPTED: u8 = 3;
+    /// Only a person can move things on.
+    pub const BLOCKED: u8 = 4;
+    /// The command line is wrong.
+    pub const USAGE: u8 = 64;
+    /// A workflow, spec or task is invalid.
+    pub const INVALID: u8 = 65;
+    /// Something else holds what is needed.
+    pub const BUSY: u8 = 75;
+    /// Ended by SIGINT.
+    pub const INTERRUPTED: u8 = 130;
+    /// Ended by SIGTERM.
+    pub const TERMINATED: u8 = 143;
+
+    /// Every code with its meaning, in the order of the README's table.
+    pub const TABLE: &[(u8, &str)] = &[
+        (DONE, "done"),
+        (FAILED, "failed"),
+        (SAFETY, "safety violation"),
+        (CORRUPTED, "state corrupted"),
+        (BLOCKED, "blocked, waiting for a person"),
+        (USAGE, "bad usage"),
+        (INVALID, "invalid workflow, spec or task"),
+        (BUSY, "something else holds what is needed"),
+        (INTERRUPTED, "SIGINT"),
+        (TERMINATED, "SIGTERM"),
+    ];
+}
+
+/// The kind of a failure, as it stands in result records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub enum Kind {
+    FileNotFound,
+    YamlParseError,
+    WorkflowValidationError,
+    InvalidTask,
+    InvalidSettings,
+    UnknownAgent,
+    UnknownProvider,
+    UnknownWorkflow,
+    UnknownDir,
+    MissingTemplateKeyError,
+    UndefinedVariableError,
+    ExpressionError,
+    DependencyNotFoundError,
+    MissingSecret,
+    JsonParseError,
+    SchemaError,
+    PlanError,
+    PatchError,
+    OutputTooLargeError,
+    TimeoutExpired,
+    ProviderNotFound,
+    ProviderFailed,
+    AuthenticationFailed,
+    RateLimited,
+    PermissionDenied,
+    NoRecording,
+    StepFailed,
+    StateNotFound,
+    Rejected,
+    Cancelled,
+    Interrupted,
+    LimitExceeded,
+    ScopeViolation,
+    SafetyViolation,
+    StateCorrupted,
+    NewerVersion,
+    Blocked,
+    Busy,
+    Usage,
+    IoError,
+}
+
+impl Kind {
+    /// The exit code of a command that ends with this kind of failure.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Kind::SafetyViolation | Kind::ScopeViolation => exit::SAFETY,
+            Kind::StateCorrupted => exit::CORRUPTED,
+            Kind::Usage => exit::USAGE,
+            Kind::YamlParseError
+            | Kind::WorkflowValidationError
+            | Kind::InvalidTask
+            | Kind::InvalidSettings
+            | Kind::UnknownAgent
+            | Kind::UnknownProvider
+            | Kind::UnknownWorkflow
+            | Kind::UnknownDir
+            | Kind::NewerVersion
+            | Kind::MissingTemplateKeyError => exit::INVALID,
+            Kind::Blocked => exit::BLOCKED,
+            Kind::Busy => exit::BUSY,
+            _ => exit::FAILED,
+        }
+    }
+}
+
+/// A failure as the user sees it, on the terminal and in a result record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// What kind of failure it is.
+    pub kind: Kind,
+    /// One line: what went wrong and where. Lower case, no final period.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// The result of everything that can fail in front of the user.
+pub type Result<T, E = Fault> = std::result::Result<T, E>;
+
+impl Fault {
+    /// A fault without a hint.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Fault {
+            kind,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// The same fault with a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// An I/O error with the verb and the path that it happened to.
+    pub fn io(verb: &str, path: impl AsRef<Path>, source: &io::Error) -> Self {
+        Fault::new(
+            Kind::IoError,
+            format!("cannot {verb} `{}`: {source}", path.as_ref().display()),
+        )
+    }
+
+    /// The exit code of a command that ends with this fault.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        self.kind.exit_code()
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Separates a message from its hint inside an error of `serde`, which knows no hints.
+const HINT_MARK: char = '\u{1f}';
+
+/// A message for `serde::de::Error::custom` whose hint arrives in the fault.
+#[must_use]
+pub fn hinted(message: &str, hint: Option<&str>) -> String {
+    match hint {
+        Some(hint) => format!("{message}{HINT_MARK}{hint}"),
+        None => message.to_owned(),
+    }
+}
+
+/// A message of `serde` parted into what is wrong and its hint.
+#[must_use]
+pub fn unhinted(message: &str) -> (String, Option<String>) {
+    match message.split_once(HINT_MARK) {
+        Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
+        None => (message.to_owned(), None),
+    }
+}
