@@ -4,7 +4,8 @@
 //! sweep has found none of its processes alive, and one root-wide lock keeps two watchers from
 //! doing this at once.
 
-use super::{Engine, Found, Notice};
+use super::scanning::{Found, is_of_run};
+use super::{Engine, Notice};
 use crate::agents::process::{Dead, Marker, SweepLock, SweepReport, sweep_dead};
 use crate::disk::mailbox::{AgentListing, CLAIMED, Claim, OUT, RAW, file_name};
 use crate::disk::order::{Point, at};
@@ -133,7 +134,7 @@ impl Engine {
         let other_task = self.options.only.as_ref();
         let other_run = self.options.only_run.as_ref();
         other_task.is_some_and(|only| (&only.0, &only.1) != (agent, name))
-            || other_run.is_some_and(|run| !super::is_of_run(name.as_str(), run))
+            || other_run.is_some_and(|run| !is_of_run(name.as_str(), run))
     }
 
     fn recovery_lock(&self) -> Result<Option<SweepLock>> {

@@ -17,7 +17,6 @@ use super::waiting::Wait;
 use super::worker::Finished;
 use super::{Engine, Notice};
 use crate::agents::catalogue::Catalogue;
-use crate::agents::process::Woken;
 use crate::agents::secrets;
 use crate::disk::globs;
 use crate::disk::mailbox::Claim;
@@ -30,9 +29,8 @@ use crate::run::state::{
 };
 use crate::spec::task::{AgentName, Header, Task};
 use crate::spec::workflow::Workflow;
-use crate::spec::workflow::model::{StepId, Work};
+use crate::spec::workflow::model::StepId;
 use crate::text::error::{Fault, Kind, Result};
-use crate::work::actions;
 use crate::work::clock::now;
 use crate::work::runs;
 use crate::work::step::prepare::Waiting;
@@ -90,22 +88,6 @@ pub(super) enum Passed {
     Abandoned,
     /// It waits for files, and needs no worker meanwhile.
     Waits(Waiting, Box<Wait>),
-}
-
-/// What became of a result.
-enum Committed {
-    Done,
-    /// The step is not ours to finish any more.
-    Lost,
-}
-
-impl Committed {
-    fn passed(self, finished: Box<Finished>) -> Passed {
-        match self {
-            Committed::Done => Passed::Recorded(finished),
-            Committed::Lost => Passed::Lost(Box::new(finished.record)),
-        }
-    }
 }
 
 impl Engine {
@@ -385,100 +367,6 @@ impl Engine {
         }
     }
 
-    /// Commits a result as soon as the disk takes it: what was done is not done again for that.
-    fn commit_in_time(
-        &self,
-        claim: &Claim,
-        host: &Host,
-        name: &str,
-        result: StepResult,
-        mut finished: Box<Finished>,
-        desk: &Desk,
-    ) -> Result<Passed> {
-        loop {
-            // The log names the outputs by their hashes: they are there when it does.
-            let synced = self.mailbox.sync_outputs(claim, &finished.outputs);
-            let changes = finished.changes.clone();
-            let done = synced
-                .map_err(|e| Fault::io("make durable the output of", claim.target(), &e))
-                .and_then(|()| self.commit_step(host, name, result.clone(), &mut finished));
-            let fault = match done {
-                Ok(committed) => return Ok(committed.passed(finished)),
-                Err(fault) => fault,
-            };
-            let passes = matches!(fault.kind, Kind::IoError | Kind::Busy);
-            if !passes || host.run.is_unsynced() {
-                return Err(fault);
-            }
-            finished.changes = changes;
-            let hint = "the result is kept and the commit is tried again; nothing new is started meanwhile";
-            self.trouble(&fault.hint(hint));
-            self.mailbox.forget_handles();
-            self.queue.pause(Duration::from_secs(2));
-            if desk.wake.sleep(Duration::from_secs(1)) == Woken::Stopped {
-                return Ok(Passed::Abandoned);
-            }
-        }
-    }
-
-    /// The same for what can be done again: on an error it is.
-    pub(super) fn commit_or_again(
-        &self,
-        host: &Host,
-        name: &str,
-        result: StepResult,
-        mut finished: Box<Finished>,
-    ) -> Result<Passed> {
-        let committed = self.commit_step(host, name, result, &mut finished)?;
-        Ok(committed.passed(finished))
-    }
-
-    /// The result goes to the log, if the step is still ours to finish.
-    fn commit_step(
-        &self,
-        host: &Host,
-        name: &str,
-        mut result: StepResult,
-        finished: &mut Finished,
-    ) -> Result<Committed> {
-        host.masker.result(&mut result);
-        let locked = host.run.lock(PATIENCE)?;
-        let state = locked.load(&host.workflow)?;
-        let ours = state
-            .pending(name)
-            .is_some_and(|pending| pending.attempts == result.attempt);
-        if !ours || state.status.is_final() {
-            return Ok(Committed::Lost);
-        }
-        if let Err(fault) = locked.check_snapshots(&state) {
-            let fault = self.stop(host, &locked, state, name, fault);
-            finished.record.status = Status::Failed;
-            finished.record.error = Some(fault);
-            return Ok(Committed::Done);
-        }
-        let id = host.step(&result.step_name)?;
-        let item = state.pending(name).and_then(|pending| pending.item);
-        // Guards are asked when the document has changed already.
-        let merged = flow::document::merged(&state, &finished.changes);
-        let seen = merged.as_ref().unwrap_or(&state);
-        let facts = self.facts(host, seen, id, item, Moment::Finishing(&result))?;
-        let event = Event::Finished {
-            task: name.to_owned(),
-            result: Box::new(result),
-            changes: std::mem::take(&mut finished.changes),
-            facts,
-        };
-        finished.brought_up_after = Some(state.tasks);
-        let (state, effects) = locked.apply(&host.workflow, state, &now(), event)?;
-        drop(locked);
-        if matches!(host.workflow.step(id).work, Work::Action(_)) {
-            actions::forget(&host.run, name);
-        }
-        self.tell(host.run.id(), &effects);
-        self.end_others_if_stopped(&state, &effects, name);
-        Ok(Committed::Done)
-    }
-
     /// A task that its run does not wait for: committed before a crash, or nobody's.
     fn not_pending(&self, claim: &Claim, host: &Host, state: &RunState) -> Result<Passed> {
         let Some(step) = step_of(claim.name.as_str(), state) else {
@@ -510,7 +398,7 @@ impl Engine {
         Ok(Passed::Recorded(Box::new(Finished::without_output(record))))
     }
 
-    fn facts(
+    pub(super) fn facts(
         &self,
         host: &Host,
         state: &RunState,

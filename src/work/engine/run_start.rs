@@ -1,7 +1,6 @@
 //! The start of a run: its id is written down first, then its folder is made, then its first steps
 //! are dropped. Whatever dies in between is gone on with under the same id.
 
-use std::fs::File;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -84,9 +83,9 @@ impl Engine {
         if !workflow.singleton {
             return Ok((run_id, None));
         }
-        let folder = self.mailbox.root.workspace.path();
-        let alone = File::open(folder).and_then(Locked::wait);
-        let alone = alone.map_err(|e| Fault::io("lock", folder, &e))?;
+        let folder = &self.mailbox.root.workspace;
+        let alone = folder.reopen().and_then(Locked::wait);
+        let alone = alone.map_err(|e| Fault::io("lock", folder.path(), &e))?;
         let run_id = match runs::unfinished(&self.runs, &workflow, header.input.as_ref())? {
             Some(earlier) if header.run.as_ref().is_some_and(|id| *id != earlier) => {
                 let message = format!(
