@@ -6,6 +6,7 @@
 
 pub mod flow;
 pub mod inject;
+pub mod json_answer;
 pub mod mask;
 pub mod output;
 pub mod plan;

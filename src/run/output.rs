@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::run::json_answer::{self, Source};
 use crate::run::schema::Schema;
 use crate::text::canonical::MAX_JSON_DEPTH;
 use crate::text::error::{Fault, Kind};
@@ -53,6 +54,8 @@ pub struct Captured {
     pub lines: Option<Vec<String>>,
     /// The document, in JSON mode.
     pub json_data: Option<Value>,
+    /// Where in the output the document was found.
+    pub json_source: Option<Source>,
     /// More was printed than is kept here.
     pub truncated: bool,
     /// Why there is no document although the step goes on.
@@ -91,9 +94,10 @@ pub fn capture(mode: Mode, bytes: &[u8], on_bad: OnBadJson, schema: Option<&Sche
     match mode {
         Mode::Text => text(bytes),
         Mode::Lines => lines(bytes),
-        Mode::Json => match parse(bytes).and_then(|document| check(document, schema)) {
-            Ok(document) => Captured {
+        Mode::Json => match parse(bytes).and_then(|found| check(found, schema)) {
+            Ok((document, source)) => Captured {
                 json_data: Some(document),
+                json_source: Some(source),
                 ..Captured::default()
             },
             Err(fault) => bad_json(bytes, fault, on_bad),
@@ -154,13 +158,13 @@ fn lines(bytes: &[u8]) -> Captured {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Value, Fault> {
+fn parse(bytes: &[u8]) -> Result<(Value, Source), Fault> {
     let bad = |why: String| {
         Fault::new(
             Kind::JsonParseError,
             format!("the output is not JSON: {why}"),
         )
-        .hint("print one JSON document and nothing around it")
+        .hint("print one JSON document, alone or in one fenced block")
     };
     if bytes.len() > MAX_JSON_BYTES {
         let message = format!(
@@ -172,17 +176,13 @@ fn parse(bytes: &[u8]) -> Result<Value, Fault> {
     }
     let text = std::str::from_utf8(bytes)
         .map_err(|error| bad(format!("byte {} is not UTF-8", error.valid_up_to())))?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if text.trim().is_empty() {
-        return Err(bad("it is empty".into()));
-    }
-    let document = serde_json::from_str(text).map_err(|error| bad(error.to_string()))?;
+    let (document, source) = json_answer::find(text).map_err(bad)?;
     match is_deeper(&document, MAX_JSON_DEPTH) {
         true => Err(bad(format!(
             "it is nested more than {MAX_JSON_DEPTH} levels deep"
         ))
         .hint("print a flatter document")),
-        false => Ok(document),
+        false => Ok((document, source)),
     }
 }
 
@@ -199,9 +199,9 @@ pub fn is_deeper(document: &Value, levels: usize) -> bool {
     }
 }
 
-fn check(document: Value, schema: Option<&Schema>) -> Result<Value, Fault> {
-    schema.map_or(Ok(()), |schema| schema.check(&document))?;
-    Ok(document)
+fn check(found: (Value, Source), schema: Option<&Schema>) -> Result<(Value, Source), Fault> {
+    schema.map_or(Ok(()), |schema| schema.check(&found.0))?;
+    Ok(found)
 }
 
 fn bad_json(bytes: &[u8], fault: Fault, on_bad: OnBadJson) -> Captured {
@@ -320,7 +320,7 @@ mod tests {
             (b"", Kind::JsonParseError, "empty"),
             (b"{\"a\": }", Kind::JsonParseError, "line 1 column 7"),
             (b"{} {}", Kind::JsonParseError, "trailing"),
-            (b"```json\n{}\n```", Kind::JsonParseError, "expected value"),
+            (b"```json\n{,}\n```", Kind::JsonParseError, "line 2: key must"),
             (b"\"\xff\"", Kind::JsonParseError, "byte 1 is not UTF-8"),
             (deep.as_bytes(), Kind::JsonParseError, "recursion limit"),
             (nested.as_bytes(), Kind::JsonParseError, "64 levels deep"),

@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::disk::paths;
 use crate::disk::root::Root;
+use crate::run::json_answer::Source;
 use crate::run::output::{self, Mode, OnBadJson};
 use crate::run::record::{Record, Status};
 use crate::run::schema::Schema;
@@ -92,8 +93,17 @@ pub fn step_result(outcome: &Outcome<'_>) -> StepResult {
         task: Some(format!("{}/{}", record.agent, record.task)),
         artifacts: record.files.clone(),
         waited: None,
-        more: Map::new(),
+        more: found_in(captured.json_source),
     }
+}
+
+/// Where the JSON of an answer was found, where that is not the whole of it.
+fn found_in(source: Option<Source>) -> Map<String, Value> {
+    let mut more = Map::new();
+    if let Some(source @ (Source::Fence | Source::Prose)) = source {
+        more.insert("json_from".to_owned(), json!(source));
+    }
+    more
 }
 
 /// The result of a step that was invalid before a process ran.
