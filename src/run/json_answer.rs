@@ -48,7 +48,7 @@ pub fn find(text: &str) -> Result<(Value, Source), String> {
     if let Some((line, error)) = meant.filter_map(Block::error).next() {
         return Err(format!("the block that begins in line {line}: {error}"));
     }
-    if let Some(value) = the_only(values(&prose)?.into_iter(), "values")? {
+    if let Some(value) = the_only(values(&prose).into_iter(), "values")? {
         return Ok((value, Source::Prose));
     }
     Err(whole.to_string())
@@ -151,7 +151,7 @@ fn fence(line: &str) -> Option<(&str, &str)> {
 
 /// The JSON values in prose that somebody can have meant: objects with a key or, where there is
 /// none, lists with something in them that is not a number. `{}` and `[1]` are punctuation.
-fn values(prose: &str) -> Result<Vec<Value>, String> {
+fn values(prose: &str) -> Vec<Value> {
     let mut effort = prose.len().saturating_mul(EFFORT).max(1 << 12);
     let (mut objects, mut lists) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -163,9 +163,11 @@ fn values(prose: &str) -> Result<Vec<Value>, String> {
             Some(Err(error)) => cost(&prose[at..], error),
             _ => reader.byte_offset(),
         };
-        effort = effort
-            .checked_sub(used)
-            .ok_or("it has too many brackets to find a JSON value among them")?;
+        // So many brackets that lead nowhere are no prose around a value.
+        let Some(left) = effort.checked_sub(used) else {
+            return Vec::new();
+        };
+        effort = left;
         match read {
             Some(Ok(value)) => {
                 at += reader.byte_offset();
@@ -180,7 +182,7 @@ fn values(prose: &str) -> Result<Vec<Value>, String> {
             _ => at += 1,
         }
     }
-    Ok(if objects.is_empty() { lists } else { objects })
+    if objects.is_empty() { lists } else { objects }
 }
 
 /// How far a reader came before it gave up, in bytes at most.

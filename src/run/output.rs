@@ -320,7 +320,11 @@ mod tests {
             (b"", Kind::JsonParseError, "empty"),
             (b"{\"a\": }", Kind::JsonParseError, "line 1 column 7"),
             (b"{} {}", Kind::JsonParseError, "trailing"),
-            (b"```json\n{,}\n```", Kind::JsonParseError, "line 2: key must"),
+            (
+                b"```json\n{,}\n```",
+                Kind::JsonParseError,
+                "line 2: key must",
+            ),
             (b"\"\xff\"", Kind::JsonParseError, "byte 1 is not UTF-8"),
             (deep.as_bytes(), Kind::JsonParseError, "recursion limit"),
             (nested.as_bytes(), Kind::JsonParseError, "64 levels deep"),
