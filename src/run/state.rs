@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::text::error::Fault;
+use crate::text::error::{Fault, exit};
 
 pub use event::{Checked, Checkpoint, Effect, Event, Facts, Verdict};
 
@@ -417,9 +417,59 @@ impl RunState {
         self.metadata.status = status.governed().to_owned();
     }
 
+    /// The exit code of a command that ends with the run as it is now. A run that failed has the code
+    /// of its error where that tells of tampering, and else the code of any failure.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self.status {
+            RunStatus::Succeeded | RunStatus::Running => exit::DONE,
+            RunStatus::Blocked => exit::BLOCKED,
+            RunStatus::Cancelled => exit::FAILED,
+            RunStatus::Failed => tampering(self.error.as_ref()).unwrap_or(exit::FAILED),
+        }
+    }
+
     /// The pending step with this task.
     #[must_use]
     pub fn pending(&self, task: &str) -> Option<&Pending> {
         self.pending.get(self.place_of(task)?)
+    }
+}
+
+/// The exit code that an error keeps wherever its run is told of: a violation, or a state that
+/// contradicts itself.
+#[must_use]
+pub fn tampering(error: Option<&Fault>) -> Option<u8> {
+    let code = error.map(Fault::exit_code);
+    code.filter(|code| [exit::SAFETY, exit::CORRUPTED].contains(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::error::Kind;
+
+    #[test]
+    fn every_outcome_of_a_run_has_one_exit_code() {
+        let table = [
+            (RunStatus::Running, None, 0),
+            (RunStatus::Succeeded, None, 0),
+            (RunStatus::Blocked, None, 4),
+            (RunStatus::Blocked, Some(Kind::ScopeViolation), 4),
+            (RunStatus::Cancelled, None, 1),
+            (RunStatus::Failed, None, 1),
+            (RunStatus::Failed, Some(Kind::StepFailed), 1),
+            (RunStatus::Failed, Some(Kind::Busy), 1),
+            (RunStatus::Failed, Some(Kind::UnknownAgent), 1),
+            (RunStatus::Failed, Some(Kind::ScopeViolation), 2),
+            (RunStatus::Failed, Some(Kind::SafetyViolation), 2),
+            (RunStatus::Failed, Some(Kind::StateCorrupted), 3),
+        ];
+        for (status, kind, code) in table {
+            let mut state = crate::run::flow::nothing();
+            state.set_status(status);
+            state.error = kind.map(|kind| Fault::new(kind, "why"));
+            assert_eq!(state.exit_code(), code, "{status:?}, {kind:?}");
+        }
     }
 }

@@ -158,6 +158,13 @@ impl Fault {
         )
     }
 
+    /// Whether the same thing may work a moment later without anybody's help: the disk refused it, or
+    /// something else holds what is needed.
+    #[must_use]
+    pub fn is_worth_retrying(&self) -> bool {
+        matches!(self.kind, Kind::IoError | Kind::Busy)
+    }
+
     /// The exit code of a command that ends with this fault.
     #[must_use]
     pub fn exit_code(&self) -> u8 {

@@ -8,10 +8,13 @@ use std::sync::Arc;
 
 use crate::agents::process::{Dead, Marker, SweepLock, sweep_dead};
 use crate::disk::mailbox::{AgentBox, CLAIMED, Commit, Look, Mailbox, TASK, file_name};
+use crate::disk::store::{PATIENCE, RunDir};
 use crate::run::record::{Record, Status};
 use crate::run::state::Pending;
 use crate::spec::task::{AgentName, TaskName};
+use crate::spec::workflow::Workflow;
 use crate::text::error::{Fault, Result};
+use crate::work::clock::now;
 
 /// Ends the tasks of steps that nothing waits for any more; gives how many were there.
 ///
@@ -44,6 +47,30 @@ pub fn cancel_tasks(
         ));
     }
     Ok(ended)
+}
+
+/// Ends a run for good because it cannot be trusted, and its tasks, all but the one that found out.
+/// Whether that was necessary: one that has ended already stays as it is.
+///
+/// # Errors
+/// Where the disk refuses, or the run is busy: it is then not stopped, or some of its tasks are not.
+pub fn stop_run(
+    mailbox: &Mailbox,
+    run: &RunDir,
+    workflow: Option<&Workflow>,
+    fault: &Fault,
+    own: Option<&str>,
+) -> Result<bool> {
+    let Some(before) = run.lock(PATIENCE)?.stop(workflow, &now(), fault)? else {
+        return Ok(false);
+    };
+    let is_name = |pending: &Pending| TaskName::parse(&pending.task).is_ok();
+    let others = before.pending.into_iter();
+    let others: Vec<Pending> = others
+        .filter(|pending| own != Some(&pending.task) && is_name(pending))
+        .collect();
+    cancel_tasks(mailbox, run.id(), &others, fault)?;
+    Ok(true)
 }
 
 /// How a task stood that was to be ended.
@@ -126,7 +153,7 @@ fn end_the_dead(mailbox: &Mailbox, folders: &AgentBox, name: &TaskName) -> io::R
 }
 
 fn record(folders: &AgentBox, name: &TaskName, why: &Fault) -> Record {
-    let now = super::clock::now();
+    let now = now();
     let mut record = Record::new(folders.agent.as_str(), name.as_str(), 1, Status::Cancelled);
     record.start_time.clone_from(&now);
     record.end_time = now;

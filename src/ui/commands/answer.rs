@@ -16,7 +16,7 @@ use super::run_target::{self, Named};
 use super::target::is_watched;
 use crate::disk::mailbox::{ANSWERS, Answer, Claim, Commit, Look, Mailbox, OUT, TASK, file_name};
 use crate::disk::order::{Disk, Durability};
-use crate::disk::store::{Locked, PATIENCE, RunDir};
+use crate::disk::store::{Locked, PATIENCE};
 use crate::run::flow::HUMAN;
 use crate::run::state::{Asks, Event, Pending, RunState, RunStatus};
 use crate::spec::task::{AgentName, TaskName};
@@ -26,8 +26,8 @@ use crate::text::suggest;
 use crate::ui::cli;
 use crate::ui::report::{clean_line, print_json, print_line};
 use crate::work::clock::now;
-use crate::work::runs;
-use crate::work::runs::people::{Office, Words};
+use crate::work::dispatch::{Dispatcher, PersonsAnswer};
+use crate::work::pinned::{self, PinnedRun};
 
 /// How often a question is looked at that somebody else has open.
 const LOOKS: u32 = 100;
@@ -66,22 +66,22 @@ fn decide(
     (answer, note): (Answer, &str),
     json: bool,
 ) -> Result<u8> {
-    let room = Room::open(root, run)?;
-    let locked = room.run.lock(PATIENCE)?;
-    let state = room.state(&locked)?;
-    let pending = asked_gate(&room.workflow, &state, gate)?;
-    let words = Words {
-        answer,
+    let answered = AnsweredRun::open(root, run)?;
+    let locked = answered.pinned.run.lock(PATIENCE)?;
+    let state = answered.state(&locked)?;
+    let pending = asked_gate(&answered.pinned.workflow, &state, gate)?;
+    let given = PersonsAnswer {
+        kind: answer,
         text: note.trim(),
         by: &whoami(),
     };
-    let state = room.answer(locked, state, &pending, words)?;
-    let gate = gate_of(&room.workflow, &pending);
+    let state = answered.answer(locked, state, &pending, given)?;
+    let gate = gate_of(&answered.pinned.workflow, &pending);
     let verb = match answer {
         Answer::Rejected => "rejected",
         _ => "approved",
     };
-    room.report(&state, &format!("`{gate}` is {verb}"), json)
+    answered.report(&state, &format!("`{gate}` is {verb}"), json)
 }
 
 pub(super) fn reply(root: Option<&Path>, words: &cli::Reply) -> Result<u8> {
@@ -90,37 +90,35 @@ pub(super) fn reply(root: Option<&Path>, words: &cli::Reply) -> Result<u8> {
         Some((run, step)) => (run, Some(step)),
         None => (words.target.as_str(), None),
     };
-    let room = Room::open(root, run)?;
-    let locked = room.run.lock(PATIENCE)?;
-    let state = room.state(&locked)?;
+    let answered = AnsweredRun::open(root, run)?;
+    let locked = answered.pinned.run.lock(PATIENCE)?;
+    let state = answered.state(&locked)?;
     if state.status == RunStatus::Succeeded && step.is_none() {
-        return room.reopen(locked, state, words);
+        return answered.reopen(locked, state, words);
     }
     let pending = asked_reply(&state, step)?;
     let text = said(words)?;
-    let words_ = Words {
-        answer: Answer::Reply,
+    let given = PersonsAnswer {
+        kind: Answer::Reply,
         text: text.trim(),
         by: &whoami(),
     };
-    let state = room.answer(locked, state, &pending, words_)?;
-    room.report(
+    let state = answered.answer(locked, state, &pending, given)?;
+    answered.report(
         &state,
         &format!("step `{}` has its reply", label(&pending)),
         words.json,
     )
 }
 
-/// A run, and everything that an answer to it needs.
-struct Room {
+/// A run that is answered, and the inboxes that the answer goes through.
+struct AnsweredRun {
     mailbox: Mailbox,
-    run: RunDir,
-    workflow: Workflow,
-    catalogue: crate::agents::catalogue::Catalogue,
+    pinned: PinnedRun,
 }
 
-impl Room {
-    fn open(root: Option<&Path>, word: &str) -> Result<Room> {
+impl AnsweredRun {
+    fn open(root: Option<&Path>, word: &str) -> Result<AnsweredRun> {
         let found = run_target::open(root, word);
         let Named { root, run } = found.map_err(|fault| match fault.kind {
             Kind::StateNotFound => Fault {
@@ -129,25 +127,21 @@ impl Room {
             },
             _ => fault,
         })?;
-        Ok(Room {
+        Ok(AnsweredRun {
             mailbox: Mailbox::new(root, Disk::new(Durability::Power)),
-            workflow: runs::pinned(&run)?,
-            catalogue: runs::pinned_registry(&run)?,
-            run,
+            pinned: PinnedRun::open(run)?,
         })
     }
 
-    fn office(&self) -> Office<'_> {
-        Office {
+    fn dispatcher(&self) -> Dispatcher<'_> {
+        Dispatcher {
             mailbox: &self.mailbox,
-            run: &self.run,
-            workflow: &self.workflow,
-            catalogue: &self.catalogue,
+            pinned: &self.pinned,
         }
     }
 
     fn state(&self, locked: &Locked<'_>) -> Result<Arc<RunState>> {
-        runs::begun(&self.run, locked.load(&self.workflow)?)
+        pinned::begun(&self.pinned.run, locked.load(&self.pinned.workflow)?)
     }
 
     /// Claims the question, commits the answer, drops what comes next, and puts the task away.
@@ -156,14 +150,14 @@ impl Room {
         locked: Locked<'_>,
         state: Arc<RunState>,
         pending: &Pending,
-        words: Words<'_>,
+        given: PersonsAnswer<'_>,
     ) -> Result<Arc<RunState>> {
-        let office = self.office();
-        office.read(&state, pending, words)?;
+        let dispatcher = self.dispatcher();
+        dispatcher.read(&state, pending, given)?;
         // Where the file is gone, it is written again: an answer claims it like any other task.
-        let (state, _) = office.drop_pending(&locked, state, 0)?;
+        let (state, _) = dispatcher.drop_pending(&locked, state, 0)?;
         let claim = self.claim(pending)?;
-        let taken = match office.answer(&locked, state, pending, &claim.folders, words) {
+        let taken = match dispatcher.answer(&locked, state, pending, &claim.folders, given) {
             Ok(taken) => taken,
             Err(fault) => {
                 let _ = self.mailbox.put_back(claim);
@@ -218,10 +212,10 @@ impl Room {
 
     /// A run that is done goes on where its workflow says.
     fn reopen(&self, locked: Locked<'_>, state: Arc<RunState>, words: &cli::Reply) -> Result<u8> {
-        let id = self.run.id();
-        let Some(step) = self.workflow.follow_up else {
+        let id = self.pinned.run.id();
+        let Some(step) = self.pinned.workflow.follow_up else {
             let message = format!("run `{id}` succeeded, and that is final: nothing is asked");
-            let name = &self.workflow.name.value;
+            let name = &self.pinned.workflow.name.value;
             let hint = format!(
                 "`follow_up: STEP` in workflow `{name}` would take a reply; `orch run {name}` starts another run"
             );
@@ -236,10 +230,10 @@ impl Room {
             reply,
             by: whoami(),
         };
-        let (state, _) = locked.apply(&self.workflow, state, &now(), event)?;
-        let (state, _) = self.office().drop_pending(&locked, state, 0)?;
+        let (state, _) = locked.apply(&self.pinned.workflow, state, &now(), event)?;
+        let (state, _) = self.dispatcher().drop_pending(&locked, state, 0)?;
         drop(locked);
-        let step = &self.workflow.step(step).name.value;
+        let step = &self.pinned.workflow.step(step).name.value;
         self.report(&state, &format!("it goes on at step `{step}`"), words.json)
     }
 

@@ -3,15 +3,16 @@
 use std::path::Path;
 
 use super::run_target::{self, Named};
-use crate::text::error::{Fault, Kind, Result, exit};
+use crate::run::state::tampering;
+use crate::text::error::{Kind, Result, exit};
 use crate::ui::cli;
 use crate::ui::report::{print, print_json};
 use crate::work::audit;
-use crate::work::runs;
+use crate::work::pinned;
 
 pub(super) fn run(root: Option<&Path>, words: &cli::RunWords) -> Result<u8> {
     let Named { run, .. } = run_target::open(root, &words.run)?;
-    let workflow = match runs::pinned(&run) {
+    let workflow = match pinned::workflow(&run) {
         Ok(workflow) => Some(workflow),
         // What was changed about it is among what is found.
         Err(fault) if fault.kind == Kind::SafetyViolation => None,
@@ -23,9 +24,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::RunWords) -> Result<u8> {
         false => print(&audit.render())?,
     };
     // What was found out before is told with the same code as then.
-    let stopped = audit.error.as_ref().map(Fault::exit_code);
-    let stopped = stopped.filter(|code| [exit::SAFETY, exit::CORRUPTED].contains(code));
-    Ok(match (stopped, audit.is_sound()) {
+    Ok(match (tampering(audit.error.as_ref()), audit.is_sound()) {
         (Some(code), _) => code,
         (None, true) => exit::DONE,
         (None, false) => exit::CORRUPTED,

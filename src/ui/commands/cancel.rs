@@ -11,7 +11,7 @@ use crate::text::error::{Fault, Kind, Result, exit};
 use crate::ui::cli;
 use crate::ui::report::count;
 use crate::work::cancel::{Cancelled, cancel, cancel_tasks};
-use crate::work::runs;
+use crate::work::pinned;
 
 pub(super) fn run(root: Option<&Path>, words: &cli::Cancel) -> Result<u8> {
     let mailbox = super::open(root)?;
@@ -55,9 +55,9 @@ fn cancel_run(mailbox: &Mailbox, run: &RunDir, step: Option<&str>) -> Result<u8>
             Fault::new(Kind::Usage, message).hint(format!("`orch cancel {id}` ends all of it"))
         );
     }
-    let workflow = runs::pinned(run)?;
+    let workflow = pinned::workflow(run)?;
     let mut pending = Vec::new();
-    runs::apply_with(run, &workflow, |state| {
+    pinned::apply_with(run, &workflow, |state| {
         if state.status.is_final() {
             let message = format!("run `{id}` has ended already: {}", state.status.as_str());
             return Err(Fault::new(Kind::Usage, message));

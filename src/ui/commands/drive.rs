@@ -21,7 +21,7 @@ use crate::disk::store::Runs;
 use crate::run::record::Status;
 use crate::run::state::{RunState, RunStatus};
 use crate::spec::task::{AgentName, TaskName};
-use crate::text::error::{Fault, Kind, Result, exit};
+use crate::text::error::{Fault, Kind, Result};
 use crate::ui::report::{clean_json, clean_line, print_fault, print_line, print_unheld};
 use crate::work::engine::Options;
 use crate::work::runtime::{self, Ended};
@@ -234,7 +234,7 @@ impl Drive<'_> {
     /// Says how it ended, and what to type where a person is needed.
     fn conclude(&self, state: &RunState) -> Result<u8> {
         self.wait_for_questions();
-        let code = exit_code(state);
+        let code = state.exit_code();
         if self.json {
             print_line(&clean_json(&verdict(state, code).to_string()))?;
             return Ok(code);
@@ -283,20 +283,6 @@ impl Drive<'_> {
         let id = self.run_id;
         Fault::new(Kind::Busy, format!("nothing moves run `{id}` on"))
             .hint(format!("`orch status {id}` shows what it waits for"))
-    }
-}
-
-/// The exit code of a command that ends with a run in this state.
-pub(super) fn exit_code(state: &RunState) -> u8 {
-    match state.status {
-        RunStatus::Succeeded | RunStatus::Running => exit::DONE,
-        RunStatus::Blocked => exit::BLOCKED,
-        RunStatus::Cancelled => exit::FAILED,
-        RunStatus::Failed => match state.error.as_ref().map(|fault| fault.kind) {
-            Some(Kind::SafetyViolation) => exit::SAFETY,
-            Some(Kind::StateCorrupted) => exit::CORRUPTED,
-            _ => exit::FAILED,
-        },
     }
 }
 

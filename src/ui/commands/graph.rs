@@ -14,7 +14,7 @@ use crate::text::error::{Kind, Result, exit};
 use crate::ui::cli;
 use crate::ui::report::{Paint, print};
 use crate::work::audit;
-use crate::work::runs;
+use crate::work::pinned;
 
 pub(super) fn run(root: Option<&Path>, words: &cli::Graph) -> Result<u8> {
     let path = Root::locate(root)?;
@@ -48,8 +48,8 @@ fn find_run(root: &Path, word: &str) -> Option<RunDir> {
 }
 
 fn draw_run(run: &RunDir, words: &cli::Graph) -> Result<u8> {
-    let workflow = runs::pinned(run)?;
-    let state = runs::load(run, &workflow)?;
+    let workflow = pinned::workflow(run)?;
+    let state = pinned::load(run, &workflow)?;
     let mut overlay = Overlay {
         visits: state.visits.clone(),
         status: Some(state.status.as_str().to_owned()),

@@ -10,7 +10,8 @@ use crate::run::flow::HUMAN;
 use crate::run::state::{Asks, Block, Pending, RunState, Stage};
 use crate::text::error::{Fault, Kind, Result};
 use crate::ui::report::{clean, print_fault};
-use crate::work::runs::{self, people::Office};
+use crate::work::dispatch::Dispatcher;
+use crate::work::pinned::PinnedRun;
 use crate::work::step::question::{ANSWER, HOW};
 
 /// So many lines of a question are shown; its file has all of it.
@@ -104,11 +105,9 @@ fn shown(root: &Arc<Root>, state: &RunState, pending: &Pending) -> String {
 
 fn written(root: &Arc<Root>, state: &RunState, pending: &Pending) -> Result<String> {
     let run = super::run_target::runs(root).open(&state.run_id)?;
-    let office = Office {
+    let dispatcher = Dispatcher {
         mailbox: &Mailbox::new(root.clone(), Disk::new(Durability::Process)),
-        run: &run,
-        workflow: &runs::pinned(&run)?,
-        catalogue: &runs::pinned_registry(&run)?,
+        pinned: &PinnedRun::open(run)?,
     };
-    office.question(state, pending)
+    dispatcher.question(state, pending)
 }

@@ -20,7 +20,8 @@ use crate::ui::cli;
 use crate::ui::report::print_line;
 use crate::work::{
     cancel::cancel_tasks,
-    runs::{self, people::Office},
+    dispatch::Dispatcher,
+    pinned::{self, PinnedRun},
 };
 
 /// Folders deeper than this are not cleared.
@@ -30,9 +31,9 @@ pub(super) fn run(root: Option<&Path>, words: &cli::RunWord) -> Result<u8> {
     super::refuse_to_agents("reset")?;
     let Named { root, run } = run_target::open(root, &words.run)?;
     let mailbox = Mailbox::new(root, Disk::new(Durability::Power));
-    let workflow = runs::pinned(&run)?;
+    let workflow = pinned::workflow(&run)?;
     let mut before = Vec::new();
-    runs::apply_with(&run, &workflow, |state| {
+    pinned::apply_with(&run, &workflow, |state| {
         refuse_while_worked_on(&mailbox, run.id(), &state.pending)?;
         before.clone_from(&state.pending);
         clear_folders(&run)?;
@@ -41,17 +42,16 @@ pub(super) fn run(root: Option<&Path>, words: &cli::RunWord) -> Result<u8> {
     // What was dropped before is nothing's any more; the new first step has another name.
     let why = Fault::new(Kind::Cancelled, "its run was started over by `orch reset`");
     cancel_tasks(&mailbox, run.id(), &before, &why)?;
-    let locked = run.lock(PATIENCE)?;
-    let state = locked.load(&workflow)?;
-    let office = Office {
+    let pinned = PinnedRun::with(run, workflow)?;
+    let locked = pinned.run.lock(PATIENCE)?;
+    let state = locked.load(&pinned.workflow)?;
+    let dispatcher = Dispatcher {
         mailbox: &mailbox,
-        run: &run,
-        workflow: &workflow,
-        catalogue: &runs::pinned_registry(&run)?,
+        pinned: &pinned,
     };
-    office.drop_pending(&locked, state, 0)?;
+    dispatcher.drop_pending(&locked, state, 0)?;
     drop(locked);
-    let id = run.id();
+    let id = pinned.run.id();
     print_line(&format!(
         "{id} starts over: `orch resume {id}`, or a watcher, goes on"
     ))?;

@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::drive::{Drive, Tail, exit_code};
+use super::drive::{Drive, Tail};
 use super::questions::say_blocked;
 use super::update_spec::{Updated, update_spec};
-use crate::disk::globs;
 use crate::disk::mailbox::{CLAIMED, Mailbox, TASK, file_name};
 use crate::disk::order::{Disk, Durability};
 use crate::disk::root::Root;
@@ -19,9 +18,12 @@ use crate::spec::workflow::Workflow;
 use crate::text::error::{Fault, Kind, Result, exit};
 use crate::ui::cli;
 use crate::ui::report::{clean_line, print_json, print_line};
+use crate::work::cancel::stop_run;
 use crate::work::clock::now;
-use crate::work::runs::{self, people::Office};
+use crate::work::dispatch::Dispatcher;
+use crate::work::pinned::{self, PinnedRun};
 use crate::work::runtime;
+use crate::work::start;
 
 pub(super) fn run(root: Option<&Path>, words: &cli::Resume) -> Result<u8> {
     super::refuse_to_agents("resume")?;
@@ -46,7 +48,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Resume) -> Result<u8> {
     if !words.repair {
         refuse_stopped(&run)?;
     }
-    let mut workflow = stopping(&mailbox, &run, None, runs::pinned(&run))?;
+    let mut workflow = stopping(&mailbox, &run, None, pinned::workflow(&run))?;
     if words.repair {
         let state = run.lock(PATIENCE)?.rebuild(&workflow)?;
         eprintln!(
@@ -63,21 +65,24 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Resume) -> Result<u8> {
         }
     }
     let mut tail = Tail::from_now(&root, &run_id, words.json)?;
-    let went_on = go_on(&mailbox, &run, &workflow);
-    let state = stopping(&mailbox, &run, Some(&workflow), went_on)?;
+    let pinned = PinnedRun::with(run, workflow)?;
+    let went_on = go_on(&mailbox, &pinned);
+    let state = stopping(&mailbox, &pinned.run, Some(&pinned.workflow), went_on)?;
     if state.status == RunStatus::Blocked {
         tail.print()?;
         match words.json {
             true => drop(print_json(&*state)?),
             false => say_blocked(&root, &state),
         }
-        return Ok(exit_code(&state));
+        return Ok(state.exit_code());
     }
     if words.detach {
         print_line(&run_id)?;
         return Ok(exit::DONE);
     }
-    let inboxes = runs::inboxes(&workflow).into_iter().map(str::to_owned);
+    let inboxes = start::inboxes(&pinned.workflow)
+        .into_iter()
+        .map(str::to_owned);
     let drive = Drive::new((&root, &mailbox, &runs), &run_id, inboxes.collect(), words);
     drive.run(&mut tail)
 }
@@ -116,11 +121,11 @@ impl<'a> Drive<'a> {
 
 /// Moves a blocked run on, if what it waited for is there now; one that was only interrupted needs
 /// nothing but somebody to work on it. Its pending steps are in their inboxes then.
-pub(super) fn go_on(mailbox: &Mailbox, run: &RunDir, workflow: &Workflow) -> Result<Arc<RunState>> {
-    let root = &mailbox.root.path;
+pub(super) fn go_on(mailbox: &Mailbox, pinned: &PinnedRun) -> Result<Arc<RunState>> {
+    let PinnedRun { run, workflow, .. } = pinned;
     // One lock for all of it: another that resumes finds the run as it was, or as it goes on.
     let locked = run.lock(PATIENCE)?;
-    let mut state = runs::begun(run, locked.load(workflow)?)?;
+    let mut state = pinned::begun(run, locked.load(workflow)?)?;
     if !state.status.is_final() {
         locked.check_snapshots(&state)?;
     }
@@ -128,20 +133,13 @@ pub(super) fn go_on(mailbox: &Mailbox, run: &RunDir, workflow: &Workflow) -> Res
         RunStatus::Running => {}
         RunStatus::Blocked => {
             let wanted = flow::wanted_on_resume(workflow, &state);
-            let facts = globs::facts(root, &wanted)
-                .map_err(|e| Fault::io("look for files in", root, &e))?;
+            let facts = pinned.facts(&wanted)?;
             let event = Event::Resumed { facts };
             (state, _) = locked.apply(workflow, state, &now(), event)?;
         }
         status => return Err(is_final(run.id(), status, &state)),
     }
-    let office = Office {
-        mailbox,
-        run,
-        workflow,
-        catalogue: &runs::pinned_registry(run)?,
-    };
-    office
+    Dispatcher { mailbox, pinned }
         .drop_pending(&locked, state, 0)
         .map(|(state, _)| state)
 }
@@ -156,7 +154,7 @@ pub(super) fn stopping<T>(
     if let Err(fault) = &found
         && matches!(fault.kind, Kind::SafetyViolation | Kind::StateCorrupted)
     {
-        runs::stop(mailbox, run, workflow, fault, None)?;
+        stop_run(mailbox, run, workflow, fault, None)?;
     }
     found
 }
@@ -171,10 +169,11 @@ fn refuse_stopped(run: &RunDir) -> Result<()> {
             let id = run.id();
             let message = clean_line(&format!("run `{id}` was stopped: {}", fault.message));
             // Without its own spec and log there is nothing that it could be started over from.
-            let way_out = match runs::pinned(run).and_then(|workflow| runs::load(run, &workflow)) {
-                Ok(_) => format!("`orch reset {id}` starts it over"),
-                Err(_) => format!("`orch run {}` starts a new one", state.workflow_name),
-            };
+            let way_out =
+                match pinned::workflow(run).and_then(|workflow| pinned::load(run, &workflow)) {
+                    Ok(_) => format!("`orch reset {id}` starts it over"),
+                    Err(_) => format!("`orch run {}` starts a new one", state.workflow_name),
+                };
             Err(Fault::new(fault.kind, message).hint(format!(
                 "it cannot go on; `orch audit {id}` names what differs, {way_out}"
             )))

@@ -28,13 +28,14 @@ use crate::text::error::{Fault, Kind, Result, exit};
 use crate::text::yaml;
 use crate::ui::cli;
 use crate::ui::report::{clean_line, print, print_json, print_line};
+use crate::work::pinned::{self, PinnedRun};
 use crate::work::runtime;
-use crate::work::{inputs, runs};
+use crate::work::{inputs, start};
 
 pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
     runtime::inherit_nothing()?;
     let path = Root::locate(root)?;
-    let (workflow, spec) = runs::load_workflow(&path, &words.workflow)?;
+    let (workflow, spec) = start::load_workflow(&path, &words.workflow)?;
     let order = Order::of(words, &workflow, &spec)?;
     let Order {
         request,
@@ -46,7 +47,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
         return outline(&path, &workflow, &order, words.json);
     }
     order.say_what_is_clamped(&workflow)?;
-    runs::refuse_unconfined(&path, &workflow)?;
+    start::refuse_unconfined(&path, &workflow)?;
     let root = Arc::new(Root::open(&path)?);
     let mailbox = Mailbox::new(root.clone(), Disk::new(Durability::Power));
     let runs = Runs::new(root.clone(), Disk::new(Durability::Power));
@@ -54,14 +55,15 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
     if workflow.singleton {
         make_readable(&mailbox, &runs, &workflow.name.value)?;
     }
-    let run_id = match runs::unfinished(&runs, &workflow, order.input.as_ref())? {
+    let run_id = match start::unfinished(&runs, &workflow, order.input.as_ref())? {
         Some(earlier) => {
             agent = None;
             super::refuse_to_agents("run")?;
             let run = runs.open(&earlier)?;
-            let pinned = stopping(&mailbox, &run, None, runs::pinned(&run))?;
-            let state = go_on(&mailbox, &run, &pinned);
-            let state = stopping(&mailbox, &run, Some(&pinned), state)?;
+            let pinned = stopping(&mailbox, &run, None, pinned::workflow(&run))?;
+            let pinned = PinnedRun::with(run, pinned)?;
+            let state = go_on(&mailbox, &pinned);
+            let state = stopping(&mailbox, &pinned.run, Some(&pinned.workflow), state)?;
             eprintln!("{earlier} is of the same input and not finished: it goes on");
             order.say_what_stays(&state);
             earlier
@@ -80,7 +82,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Run) -> Result<u8> {
         mailbox: &mailbox,
         runs: &runs,
         run_id: &run_id,
-        inboxes: runs::inboxes(&workflow)
+        inboxes: start::inboxes(&workflow)
             .into_iter()
             .map(str::to_owned)
             .collect(),
@@ -132,7 +134,7 @@ impl Order {
         spec: &Spec,
     ) -> Result<String> {
         let agent = AgentName::parse(&workflow.name.value)?;
-        let run_id = runs::fresh_id(agent.as_str(), Timestamp::now(), &uuid::Uuid::now_v7());
+        let run_id = start::fresh_id(agent.as_str(), Timestamp::now(), &uuid::Uuid::now_v7());
         let header = Header {
             workflow: Some(word_for_engine(words, spec)?),
             run: Some(run_id.clone()),
@@ -183,12 +185,12 @@ fn make_readable(mailbox: &Mailbox, runs: &Runs, name: &str) -> Result<()> {
         if of.is_none_or(|(workflow, _)| workflow != name) || run.peek().is_ok() {
             continue;
         }
-        let pinned = stopping(mailbox, &run, None, runs::pinned(&run))?;
+        let workflow = stopping(mailbox, &run, None, pinned::workflow(&run))?;
         let locked = run.lock(PATIENCE)?;
-        let loaded = locked.load(&pinned);
+        let loaded = locked.load(&workflow);
         drop(locked);
-        stopping(mailbox, &run, Some(&pinned), loaded)?;
-        run.lock(PATIENCE)?.rebuild(&pinned)?;
+        stopping(mailbox, &run, Some(&workflow), loaded)?;
+        run.lock(PATIENCE)?.rebuild(&workflow)?;
     }
     Ok(())
 }

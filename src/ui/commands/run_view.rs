@@ -24,6 +24,7 @@ use crate::ui::report::{
     Align, Paint, Table, ago, clean, clean_line, count, print, print_json, short_duration,
 };
 use crate::work::audit;
+use crate::work::pinned;
 
 /// So many of the last transitions are shown with the status.
 const LAST: usize = 10;
@@ -94,7 +95,7 @@ impl FileWait {
 fn in_order<'s>(run: &RunDir, state: &'s RunState) -> Vec<(&'s str, u64)> {
     let visits = state.visits.iter().map(|(step, n)| (step.as_str(), *n));
     let mut visits: Vec<_> = visits.collect();
-    if let Ok(workflow) = crate::work::runs::pinned(run) {
+    if let Ok(workflow) = pinned::workflow(run) {
         visits.sort_by_key(|(step, _)| workflow.find(step));
     }
     visits
@@ -107,7 +108,7 @@ fn file_waits(run: &RunDir, state: &RunState) -> Vec<FileWait> {
         return Vec::new();
     }
     // A run whose workflow cannot be read is shown without.
-    let Ok(workflow) = crate::work::runs::pinned(run) else {
+    let Ok(workflow) = pinned::workflow(run) else {
         return Vec::new();
     };
     let wait = |p: &Pending| {
@@ -186,7 +187,7 @@ pub(super) fn show(root: &Arc<Root>, target: &RunStep, json: bool) -> Result<u8>
 fn state(run: &RunDir) -> Result<RunState> {
     match run.peek() {
         Err(fault) if fault.kind == Kind::StateNotFound => {
-            let state = crate::work::runs::load(run, &crate::work::runs::pinned(run)?)?;
+            let state = pinned::load(run, &pinned::workflow(run)?)?;
             Ok(Arc::unwrap_or_clone(state))
         }
         other => other,

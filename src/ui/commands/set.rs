@@ -14,7 +14,7 @@ use crate::text::canonical::MAX_JSON_DEPTH;
 use crate::text::error::{Fault, Kind, Result, exit};
 use crate::ui::cli;
 use crate::ui::report::{clean_line, print_line};
-use crate::work::runs;
+use crate::work::pinned;
 
 pub(super) fn run(root: Option<&Path>, words: &cli::Set) -> Result<u8> {
     super::refuse_to_agents("set")?;
@@ -24,9 +24,9 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Set) -> Result<u8> {
         return Err(usage("`--note` says nothing").hint("say why: the log keeps it"));
     }
     let Named { run, .. } = run_target::open(root, &words.run)?;
-    let workflow = runs::pinned(&run)?;
+    let workflow = pinned::workflow(&run)?;
     let id = run.id();
-    runs::apply_with(&run, &workflow, |state| match state.status {
+    pinned::apply_with(&run, &workflow, |state| match state.status {
         RunStatus::Blocked => Ok(Event::Corrected {
             set: set.clone(),
             note: note.to_owned(),

@@ -13,7 +13,7 @@ use crate::run::state::{Pending, RunState};
 use crate::spec::workflow::Workflow;
 use crate::text::error::{Fault, Kind, Result};
 use crate::work::clock::now;
-use crate::work::{cancel::cancel_tasks, inputs, runs};
+use crate::work::{cancel::cancel_tasks, inputs, pinned, start};
 
 /// What became of it.
 pub(super) enum Updated {
@@ -35,27 +35,27 @@ impl Updated {
 }
 
 pub(super) fn update_spec(mailbox: &Mailbox, run: &RunDir, workflow: &Workflow) -> Result<Updated> {
-    let pinned = run.spec()?;
+    let old = run.spec()?;
     let root = &mailbox.root.path;
     let locked = run.lock(PATIENCE)?;
-    let state = runs::begun(run, locked.load(workflow)?)?;
+    let state = pinned::begun(run, locked.load(workflow)?)?;
     if state.status.is_final() {
         return Err(is_final(run.id(), state.status, &state));
     }
     locked.check_snapshots(&state)?;
-    let (new, spec) = runs::load_runnable(root, word(&pinned.workflow))?;
+    let (new, spec) = start::load_runnable(root, word(&old.workflow))?;
     if new.name.value != workflow.name.value {
         let message = format!(
             "run `{}` is of workflow `{}`, and `{}` names `{}` now",
             run.id(),
             workflow.name.value,
-            pinned.workflow,
+            old.workflow,
             new.name.value
         );
         let hint = "give it its old name for this run; `orch run` starts one of another workflow";
         return Err(Fault::new(Kind::Usage, message).hint(hint));
     }
-    if spec.sha256() == pinned.sha256() {
+    if spec.sha256() == old.sha256() {
         return Ok(Updated::Unchanged);
     }
     let input = state

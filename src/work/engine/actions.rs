@@ -2,20 +2,20 @@
 
 use super::Engine;
 use super::attempt::{Began, stamp};
-use super::run::Host;
 use super::run_work::{Worked, times};
 use super::worker::Finished;
 use crate::disk::mailbox::Claim;
 use crate::run::record::Status;
 use crate::run::state::{Pending, RunState};
 use crate::work::actions::{self, Act, Done, NotDone, Place};
+use crate::work::pinned::PinnedRun;
 use crate::work::step::result;
 
 impl Engine {
     pub(super) fn act(
         &self,
         claim: &Claim,
-        host: &Host,
+        host: &PinnedRun,
         state: &RunState,
         pending: &Pending,
         attempt: u32,

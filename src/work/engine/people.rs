@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Engine;
 use super::attempt::Desk;
 use super::queue::Item;
-use super::run::{Host, forged, step_of};
+use super::run::{forged, step_of};
 use super::worker::Finished;
 use crate::disk::mailbox::{Answer, Claim, Held, OUT};
 use crate::disk::store::PATIENCE;
@@ -18,7 +18,8 @@ use crate::run::record::{Record, Status};
 use crate::run::state::{Changes, Pending, RunState};
 use crate::spec::task::Task;
 use crate::text::error::{Fault, Kind, Result};
-use crate::work::runs::people::{Office, Words};
+use crate::work::dispatch::{Dispatcher, PersonsAnswer};
+use crate::work::pinned::PinnedRun;
 
 /// Who answered, where a renamed file is all that there is.
 const BY_FILE: &str = "file";
@@ -32,12 +33,10 @@ enum Given {
 }
 
 impl Engine {
-    pub(super) fn office<'a>(&'a self, host: &'a Host) -> Office<'a> {
-        Office {
+    pub(super) fn dispatcher<'a>(&'a self, pinned: &'a PinnedRun) -> Dispatcher<'a> {
+        Dispatcher {
             mailbox: &self.mailbox,
-            run: &host.run,
-            workflow: &host.workflow,
-            catalogue: &host.catalogue,
+            pinned,
         }
     }
 
@@ -47,22 +46,22 @@ impl Engine {
         held: Held,
         item: Item,
         task: &Task,
-        (answer, text): (Answer, &str),
+        (kind, text): (Answer, &str),
         desk: &mut Desk,
     ) {
-        let words = Words {
-            answer,
+        let answer = PersonsAnswer {
+            kind,
             text,
             by: BY_FILE,
         };
-        match self.give(&held, task, words) {
+        match self.give(&held, task, answer) {
             Ok(Given::Counted(finished)) => {
                 self.claim_and(held, item, |claim| self.finish(claim, *finished, desk));
             }
             Ok(Given::Late(record)) => self.claim_and(held, item, |claim| {
                 self.finish(claim, Finished::without_output(*record), desk);
             }),
-            Err(fault) if matches!(fault.kind, Kind::IoError | Kind::Busy) => {
+            Err(fault) if fault.is_worth_retrying() => {
                 self.trouble(&fault);
                 drop(held);
                 self.queue.look_again(item, Duration::from_secs(1));
@@ -80,17 +79,17 @@ impl Engine {
         }
     }
 
-    fn give(&self, held: &Held, task: &Task, words: Words<'_>) -> Result<Given> {
+    fn give(&self, held: &Held, task: &Task, answer: PersonsAnswer<'_>) -> Result<Given> {
         let name = held.name().to_string();
         let host = self.host_of(task)?;
-        let office = self.office(&host);
+        let dispatcher = self.dispatcher(&host);
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
         let Some(pending) = open_question(&state, &name) else {
-            let record = late(&office, &state, &name, Some(words))?;
+            let record = late(&dispatcher, &state, &name, Some(answer))?;
             return Ok(Given::Late(Box::new(record)));
         };
-        let taken = office.answer(&locked, state, &pending, held.folders(), words)?;
+        let taken = dispatcher.answer(&locked, state, &pending, held.folders(), answer)?;
         drop(locked);
         self.tell(host.run.id(), &taken.effects);
         Ok(Given::Counted(Box::new(Finished {
@@ -109,13 +108,13 @@ impl Engine {
             let state = locked.load(&host.workflow)?;
             match open_question(&state, claim.name.as_str()) {
                 Some(_) => Ok(None),
-                None => late(&self.office(&host), &state, claim.name.as_str(), None).map(Some),
+                None => late(&self.dispatcher(&host), &state, claim.name.as_str(), None).map(Some),
             }
         });
         match record {
             Ok(None) => self.give_back_or_drop(claim),
             Ok(Some(record)) => self.finish(claim, Finished::without_output(record), desk),
-            Err(fault) if matches!(fault.kind, Kind::IoError | Kind::Busy) => {
+            Err(fault) if fault.is_worth_retrying() => {
                 self.trouble(&fault);
                 self.give_back_or_drop(claim);
             }
@@ -123,7 +122,7 @@ impl Engine {
         }
     }
 
-    fn host_of(&self, task: &Task) -> Result<std::sync::Arc<Host>> {
+    fn host_of(&self, task: &Task) -> Result<std::sync::Arc<PinnedRun>> {
         let run_id = task.header.run.clone().unwrap_or_default();
         self.host(&run_id).map_err(|fault| match fault.kind {
             Kind::StateNotFound | Kind::Usage => forged(&run_id),
@@ -140,10 +139,10 @@ fn open_question(state: &RunState, task: &str) -> Option<Pending> {
 
 /// The record of a task that asks nothing any more: answered before a crash, or not needed.
 fn late(
-    office: &Office<'_>,
+    dispatcher: &Dispatcher<'_>,
     state: &RunState,
     task: &str,
-    words: Option<Words<'_>>,
+    answer: Option<PersonsAnswer<'_>>,
 ) -> Result<Record> {
     let Some(step) = step_of(task, state) else {
         return Err(forged(&state.run_id));
@@ -161,13 +160,13 @@ fn late(
         asks: None,
         put_back: false,
     };
-    let nothing = Words {
-        answer: Answer::Reply,
+    let nothing = PersonsAnswer {
+        kind: Answer::Reply,
         text: "",
         by: BY_FILE,
     };
-    let mut record = office.record(&pending, words.unwrap_or(nothing));
-    if words.is_none() {
+    let mut record = dispatcher.record(&pending, answer.unwrap_or(nothing));
+    if answer.is_none() {
         record.answer = None;
     }
     if !counted {

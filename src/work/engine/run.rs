@@ -16,46 +16,33 @@ use super::run_work::Worked;
 use super::waiting::Wait;
 use super::worker::Finished;
 use super::{Engine, Notice};
-use crate::agents::catalogue::Catalogue;
-use crate::agents::secrets;
-use crate::disk::globs;
 use crate::disk::mailbox::Claim;
-use crate::disk::store::{PATIENCE, RunDir};
+use crate::disk::store::PATIENCE;
 use crate::run::flow::{self, Moment};
-use crate::run::mask::Masker;
 use crate::run::record::{Record, Status};
 use crate::run::state::{
     Effect, Event, Facts, Pending, RunState, RunStatus, StepResult, StepStatus,
 };
 use crate::spec::task::{AgentName, Header, Task};
-use crate::spec::workflow::Workflow;
 use crate::spec::workflow::model::StepId;
 use crate::text::error::{Fault, Kind, Result};
+use crate::work::cancel::stop_run;
 use crate::work::clock::now;
-use crate::work::runs;
+use crate::work::pinned::{self, PinnedRun};
 use crate::work::step::prepare::Waiting;
 
 /// No more runs than this are kept at hand; the others are opened again when they are needed.
 const AT_HAND: usize = 128;
 
-/// A run that this engine works on: its folder, and the workflow that it is pinned to.
-pub(super) struct Host {
-    pub(super) run: RunDir,
-    pub(super) workflow: Workflow,
-    pub(super) catalogue: Catalogue,
-    /// The secrets that any of its steps declares.
-    pub(super) masker: Masker,
-}
-
 /// The runs at hand, each with the turn in which it was last asked for.
 #[derive(Default)]
 pub(super) struct Hosts {
     turn: u64,
-    all: HashMap<String, (u64, Arc<Host>)>,
+    all: HashMap<String, (u64, Arc<PinnedRun>)>,
 }
 
 impl Hosts {
-    fn get(&mut self, run_id: &str) -> Option<Arc<Host>> {
+    fn get(&mut self, run_id: &str) -> Option<Arc<PinnedRun>> {
         self.turn += 1;
         let (turn, host) = self.all.get_mut(run_id)?;
         *turn = self.turn;
@@ -63,7 +50,7 @@ impl Hosts {
     }
 
     /// One more, and the one that was not asked for the longest goes.
-    fn add(&mut self, run_id: &str, host: Arc<Host>) {
+    fn add(&mut self, run_id: &str, host: Arc<PinnedRun>) {
         let oldest = self.all.iter().min_by_key(|(_, (turn, _))| *turn);
         if self.all.len() >= AT_HAND
             && let Some(oldest) = oldest.map(|(id, _)| id.clone())
@@ -116,9 +103,9 @@ impl Engine {
             return self.drop_pending(run_id, after);
         }
         let state = locked.load(&host.workflow)?;
-        let (_, effects) = self
-            .office(&host)
-            .drop_pending(&locked, state, after.unwrap_or(0))?;
+        let (_, effects) =
+            self.dispatcher(&host)
+                .drop_pending(&locked, state, after.unwrap_or(0))?;
         drop(locked);
         self.tell(run_id, &effects);
         Ok(())
@@ -148,11 +135,11 @@ impl Engine {
         }
         let at_hand = self.hosts().get(run_id);
         let stopped = match &at_hand {
-            Some(host) => runs::stop(&self.mailbox, &host.run, Some(&host.workflow), &fault, own),
+            Some(host) => stop_run(&self.mailbox, &host.run, Some(&host.workflow), &fault, own),
             None => {
                 let run = self.runs.open(run_id)?;
-                let workflow = runs::pinned(&run).ok();
-                runs::stop(&self.mailbox, &run, workflow.as_ref(), &fault, own)
+                let workflow = pinned::workflow(&run).ok();
+                stop_run(&self.mailbox, &run, workflow.as_ref(), &fault, own)
             }
         };
         self.hosts().all.remove(run_id);
@@ -368,7 +355,7 @@ impl Engine {
     }
 
     /// A task that its run does not wait for: committed before a crash, or nobody's.
-    fn not_pending(&self, claim: &Claim, host: &Host, state: &RunState) -> Result<Passed> {
+    fn not_pending(&self, claim: &Claim, host: &PinnedRun, state: &RunState) -> Result<Passed> {
         let Some(step) = step_of(claim.name.as_str(), state) else {
             return Err(forged(host.run.id()));
         };
@@ -400,15 +387,14 @@ impl Engine {
 
     pub(super) fn facts(
         &self,
-        host: &Host,
+        host: &PinnedRun,
         state: &RunState,
         id: StepId,
         item: Option<usize>,
         moment: Moment<'_>,
     ) -> Result<Facts> {
         let wanted = flow::wanted(&host.workflow, state, id, item, moment);
-        let root = &self.mailbox.root.path;
-        globs::facts(root, &wanted).map_err(|e| Fault::io("look for files in", root, &e))
+        host.facts(&wanted)
     }
 
     pub(super) fn tell(&self, run: &str, effects: &[Effect]) {
@@ -446,7 +432,7 @@ impl Engine {
     }
 
     /// Whether the run has gone on to another spec since it was opened; it is not at hand then.
-    fn has_a_new_spec(&self, host: &Host) -> Result<bool> {
+    fn has_a_new_spec(&self, host: &PinnedRun) -> Result<bool> {
         let is_outdated = host.run.is_outdated()?;
         if is_outdated {
             self.hosts().all.remove(host.run.id());
@@ -455,7 +441,7 @@ impl Engine {
     }
 
     /// The run at hand, opened where it is not yet. Its spec is checked against its hashes then.
-    pub(super) fn host(&self, run_id: &str) -> Result<Arc<Host>> {
+    pub(super) fn host(&self, run_id: &str) -> Result<Arc<PinnedRun>> {
         let at_hand = self.hosts().get(run_id);
         if let Some(host) = at_hand
             && !self.has_a_new_spec(&host)?
@@ -464,30 +450,9 @@ impl Engine {
         }
         let mut hosts = self.hosts();
         let run = self.runs.open(run_id)?;
-        let workflow = runs::pinned(&run)?;
-        let catalogue = runs::pinned_registry(&run)?;
-        let host = Arc::new(Host {
-            masker: secrets::of_workflow(&workflow),
-            run,
-            workflow,
-            catalogue,
-        });
+        let host = Arc::new(PinnedRun::open(run)?);
         hosts.add(run_id, host.clone());
         Ok(host)
-    }
-}
-
-impl Host {
-    pub(super) fn step(&self, name: &str) -> Result<StepId> {
-        self.workflow.find(name).ok_or_else(|| {
-            Fault::new(
-                Kind::StateCorrupted,
-                format!(
-                    "run `{}` waits for step `{name}`, which its workflow does not have",
-                    self.run.id()
-                ),
-            )
-        })
     }
 }
 
@@ -504,7 +469,7 @@ enum Severity {
 impl Severity {
     fn of(fault: &Fault) -> Severity {
         match fault.kind {
-            Kind::IoError | Kind::Busy => Severity::Passing,
+            _ if fault.is_worth_retrying() => Severity::Passing,
             Kind::InvalidTask | Kind::StateNotFound | Kind::NewerVersion => Severity::OfTheTask,
             _ => Severity::OfTheRun,
         }

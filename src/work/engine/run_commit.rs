@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Engine;
 use super::attempt::Desk;
-use super::run::{Host, Passed};
+use super::run::Passed;
 use super::worker::Finished;
 use crate::agents::process::Woken;
 use crate::disk::mailbox::Claim;
@@ -13,9 +13,10 @@ use crate::run::flow::{self, Moment};
 use crate::run::record::Status;
 use crate::run::state::{Event, StepResult};
 use crate::spec::workflow::model::Work;
-use crate::text::error::{Fault, Kind, Result};
+use crate::text::error::{Fault, Result};
 use crate::work::actions;
 use crate::work::clock::now;
+use crate::work::pinned::PinnedRun;
 
 /// What became of a result.
 enum Committed {
@@ -38,7 +39,7 @@ impl Engine {
     pub(super) fn commit_in_time(
         &self,
         claim: &Claim,
-        host: &Host,
+        host: &PinnedRun,
         name: &str,
         result: StepResult,
         mut finished: Box<Finished>,
@@ -55,8 +56,7 @@ impl Engine {
                 Ok(committed) => return Ok(committed.passed(finished)),
                 Err(fault) => fault,
             };
-            let passes = matches!(fault.kind, Kind::IoError | Kind::Busy);
-            if !passes || host.run.is_unsynced() {
+            if !fault.is_worth_retrying() || host.run.is_unsynced() {
                 return Err(fault);
             }
             finished.changes = changes;
@@ -73,7 +73,7 @@ impl Engine {
     /// The same for what can be done again: on an error it is.
     pub(super) fn commit_or_again(
         &self,
-        host: &Host,
+        host: &PinnedRun,
         name: &str,
         result: StepResult,
         mut finished: Box<Finished>,
@@ -85,7 +85,7 @@ impl Engine {
     /// The result goes to the log, if the step is still ours to finish.
     fn commit_step(
         &self,
-        host: &Host,
+        host: &PinnedRun,
         name: &str,
         mut result: StepResult,
         finished: &mut Finished,

@@ -21,7 +21,7 @@ use crate::run::state::Event;
 use crate::spec::task::{AgentName, Header, Task, TaskName};
 use crate::spec::workflow::Workflow;
 use crate::text::error::{Fault, Kind, Result};
-use crate::work::{clock::now, inputs, runs};
+use crate::work::{clock::now, inputs, pinned, start};
 
 impl Engine {
     /// Starts the run that a task asks for. With `begun`, goes on with the id that its record names.
@@ -77,7 +77,7 @@ impl Engine {
             return Err(Fault::new(Kind::InvalidTask, message)
                 .hint(format!("drop it into `inbox/{word}/`")));
         }
-        let (workflow, spec) = runs::load_runnable(&self.mailbox.root.path, word)?;
+        let (workflow, spec) = start::load_runnable(&self.mailbox.root.path, word)?;
         inputs::context(&workflow, &header.context)?;
         inputs::check_input(&workflow, &spec, header.input.as_ref())?;
         if !workflow.singleton {
@@ -86,7 +86,7 @@ impl Engine {
         let folder = &self.mailbox.root.workspace;
         let alone = folder.reopen().and_then(Locked::wait);
         let alone = alone.map_err(|e| Fault::io("lock", folder.path(), &e))?;
-        let run_id = match runs::unfinished(&self.runs, &workflow, header.input.as_ref())? {
+        let run_id = match start::unfinished(&self.runs, &workflow, header.input.as_ref())? {
             Some(earlier) if header.run.as_ref().is_some_and(|id| *id != earlier) => {
                 let message = format!(
                     "workflow `{word}` has one run at a time, and `{earlier}` has just begun"
@@ -122,7 +122,7 @@ impl Engine {
         }
         let outcome = loop {
             match started() {
-                Err(fault) if matches!(fault.kind, Kind::IoError | Kind::Busy) => {
+                Err(fault) if fault.is_worth_retrying() => {
                     self.trouble(&fault);
                     if desk.wake.sleep(Duration::from_secs(1)) == Woken::Stopped {
                         // The record names the run: whoever takes the claim over goes on with it.
@@ -167,7 +167,7 @@ impl Engine {
         }
         match &header.run {
             Some(id) => TaskName::parse(id).map(|_| id.clone()),
-            None => Ok(runs::fresh_id(
+            None => Ok(start::fresh_id(
                 word,
                 Timestamp::now(),
                 &uuid::Uuid::now_v7(),
@@ -179,12 +179,12 @@ impl Engine {
     fn create_run(&self, run_id: &str, word: &str, task: &Task) -> Result<()> {
         // What a crash left is gone on with; what it left half made is made again.
         if let Ok(run) = self.runs.open(run_id)
-            && let Ok(workflow) = runs::pinned(&run)
+            && let Ok(workflow) = pinned::workflow(&run)
             && run.lock(PATIENCE)?.load(&workflow)?.seq > 0
         {
             return Ok(());
         }
-        let (workflow, spec) = runs::load_runnable(&self.mailbox.root.path, word)?;
+        let (workflow, spec) = start::load_runnable(&self.mailbox.root.path, word)?;
         let run = self.runs.create(run_id, &spec)?;
         let locked = run.lock(PATIENCE)?;
         let state = locked.load(&workflow)?;

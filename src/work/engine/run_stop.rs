@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Engine;
-use super::run::{Host, forged};
+use super::run::forged;
 use crate::disk::mailbox::Claim;
 use crate::disk::store::{Locked, is_stopped};
 use crate::run::state::{Effect, Event, RunState};
@@ -14,12 +14,13 @@ use crate::spec::workflow::model::Violation;
 use crate::text::error::{Fault, Kind};
 use crate::work::cancel::cancel_tasks;
 use crate::work::clock::now;
+use crate::work::pinned::PinnedRun;
 
 impl Engine {
     /// Ends a run for good because of this, which is given back for the task that found it.
     pub(super) fn stop(
         &self,
-        host: &Host,
+        host: &PinnedRun,
         locked: &Locked<'_>,
         state: Arc<RunState>,
         own: &str,
@@ -44,7 +45,7 @@ impl Engine {
     pub(super) fn intrusion(
         &self,
         claim: &Claim,
-        host: &Host,
+        host: &PinnedRun,
         locked: &Locked<'_>,
         state: Arc<RunState>,
     ) -> Fault {

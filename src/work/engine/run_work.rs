@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::attempt::{Began, Desk, Tried, stamp};
 use super::dirs::DirLock;
-use super::run::Host;
 use super::waiting::Wait;
 use super::worker::Finished;
 use super::{Engine, Notice};
@@ -24,8 +23,9 @@ use crate::text::error::{Fault, Kind, Result};
 use crate::work::actions::Looked;
 use crate::work::clock::now;
 use crate::work::job::Job;
+use crate::work::pinned::PinnedRun;
 use crate::work::step::prepare::{
-    Ready, Scene, Waiting, missing_secrets, output_file, prepare, printed_into, schema,
+    Ready, StepSource, Waiting, missing_secrets, output_file, prepare, printed_into, schema,
 };
 use crate::work::step::result::{self, Outcome, Times};
 use crate::work::step::stderr_of;
@@ -47,7 +47,7 @@ impl Engine {
     pub(super) fn do_work(
         &self,
         claim: &mut Claim,
-        host: &Host,
+        host: &PinnedRun,
         mut state: Arc<RunState>,
         pending: &Pending,
         facts: &Facts,
@@ -67,28 +67,24 @@ impl Engine {
         let mut again: Option<String> = None;
         let mut before: Option<Vec<(String, Looked)>> = None;
         loop {
-            let scene = Scene {
-                root: &self.mailbox.root,
-                run: &host.run,
-                catalogue: &host.catalogue,
-                workflow: &host.workflow,
+            let source = StepSource {
+                pinned: host,
                 state: &state,
                 step: id,
                 item: pending.item,
                 facts,
                 mailbox_task: (&claim.folders.agent.clone(), &claim.name.clone()),
-                masker: &host.masker,
                 again: again.as_deref(),
             };
             let began = Began::now();
-            let before = before.get_or_insert_with(|| self.looked(printed_into(&scene)));
-            let worked = match prepare(&scene) {
+            let before = before.get_or_insert_with(|| self.looked(printed_into(&source)));
+            let worked = match prepare(&source) {
                 Err(mut fault) => {
                     host.masker.fault(&mut fault);
                     let kind = fault.kind;
                     let mut worked = self.invalid(claim, host, pending, attempt, fault, began);
                     if let (Worked::Result(result, _), Kind::MissingSecret) = (&mut worked, kind) {
-                        let missing = missing_secrets(&scene);
+                        let missing = missing_secrets(&source);
                         result.more.insert("missing_secrets".into(), missing.into());
                     }
                     worked
@@ -108,7 +104,7 @@ impl Engine {
                 }
                 Ok(Ready::Act(act)) => self.act(claim, host, &state, pending, attempt, &act),
                 Ok(Ready::Run(plan)) => {
-                    let schema = schema(&scene)?;
+                    let schema = schema(&source)?;
                     match self.run_plan(
                         claim,
                         host,
@@ -131,7 +127,7 @@ impl Engine {
                 return Ok(worked);
             };
             if tries >= most || !result::retryable(&result, &finished.record) {
-                return Ok(match self.write_output_file(&scene, &finished) {
+                return Ok(match self.write_output_file(&source, &finished) {
                     Ok(()) => Worked::Result(result, finished),
                     Err(fault) => self.invalid(claim, host, pending, attempt, fault, Began::now()),
                 });
@@ -176,17 +172,22 @@ impl Engine {
     }
 
     /// Where nothing ran there is no answer, and an older file stays as it is.
-    fn write_output_file(&self, scene: &Scene<'_>, finished: &Finished) -> Result<()> {
+    fn write_output_file(&self, source: &StepSource<'_>, finished: &Finished) -> Result<()> {
         if finished.outputs.is_empty() {
             return Ok(());
         }
-        match output_file(scene)? {
+        match output_file(source)? {
             Some(path) => result::write_output_file(&self.mailbox.root, &path, &answer(finished)?),
             None => Ok(()),
         }
     }
 
-    pub(super) fn retried(&self, host: &Host, task: &str, attempt: u32) -> Result<Arc<RunState>> {
+    pub(super) fn retried(
+        &self,
+        host: &PinnedRun,
+        task: &str,
+        attempt: u32,
+    ) -> Result<Arc<RunState>> {
         let locked = host.run.lock(PATIENCE)?;
         let state = locked.load(&host.workflow)?;
         let event = Event::Retried {
@@ -203,7 +204,7 @@ impl Engine {
     pub(super) fn run_plan(
         &self,
         claim: &mut Claim,
-        host: &Host,
+        host: &PinnedRun,
         id: StepId,
         pending: &Pending,
         attempt: u32,
@@ -300,7 +301,7 @@ impl Engine {
     pub(super) fn invalid(
         &self,
         claim: &Claim,
-        host: &Host,
+        host: &PinnedRun,
         pending: &Pending,
         attempt: u32,
         fault: Fault,
@@ -328,7 +329,7 @@ impl Engine {
         Worked::Result(Box::new(result), Box::new(Finished::without_output(record)))
     }
 
-    fn mark(&self, host: &Host, pending: &Pending, record: &mut Record) {
+    fn mark(&self, host: &PinnedRun, pending: &Pending, record: &mut Record) {
         record.run = Some(host.run.id().to_owned());
         record.step = Some(pending.step.clone());
     }

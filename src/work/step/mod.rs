@@ -6,14 +6,14 @@
 
 mod outputs;
 pub mod prepare;
+mod process;
 mod prompt;
 pub mod question;
 pub mod result;
-mod run;
 
 #[cfg(test)]
 mod tests;
 
 pub use outputs::stderr_of;
-pub use prepare::{Ready, Scene, Waiting, output_file, prepare, schema};
+pub use prepare::{Ready, StepSource, Waiting, output_file, prepare, schema};
 pub use result::{Outcome, invalid, retryable, step_result, wait_result};

@@ -7,39 +7,30 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{outputs::Artifacts, prompt, run};
-use crate::agents::catalogue::Catalogue;
+use super::{outputs::Artifacts, process, prompt};
 use crate::agents::secrets;
 use crate::disk::mailbox::{STATE, file_name};
 use crate::disk::paths;
 use crate::disk::root::Root;
-use crate::disk::store::RunDir;
 use crate::run::flow;
-use crate::run::mask::Masker;
 use crate::run::schema::Schema;
 use crate::run::state::{Facts, RunState};
 use crate::spec::scope::Scope;
 use crate::spec::task::{AgentName, TaskName};
 use crate::spec::vars;
-use crate::spec::workflow::Workflow;
 use crate::spec::workflow::model::{Action, Step, StepId, Text, Wait, Work};
 use crate::text::error::{Fault, Kind, Result};
 use crate::work::actions::Act;
 use crate::work::document;
 use crate::work::job::Job;
+use crate::work::pinned::PinnedRun;
 
 /// The step of a run that is to be prepared, and all that it can see.
 #[derive(Clone, Copy)]
-pub struct Scene<'a> {
-    /// The root.
-    pub root: &'a Root,
+pub struct StepSource<'a> {
     /// The run.
-    pub run: &'a RunDir,
-    /// The specs that the run is pinned to.
-    pub catalogue: &'a Catalogue,
-    /// The workflow that it is of.
-    pub workflow: &'a Workflow,
-    /// How the run stands.
+    pub pinned: &'a PinnedRun,
+    /// The latest state of the run.
     pub state: &'a RunState,
     /// The step.
     pub step: StepId,
@@ -47,12 +38,16 @@ pub struct Scene<'a> {
     pub item: Option<usize>,
     /// What the disk looked like.
     pub facts: &'a Facts,
-    /// Whose inbox the step's task went through, and its name.
+    /// The agent whose inbox the step's task went through, and the name of that task.
     pub mailbox_task: (&'a AgentName, &'a TaskName),
-    /// The secrets of the whole workflow.
-    pub masker: &'a Masker,
-    /// What was wrong with the answer before, for the agent to read.
+    /// What was wrong with the previous answer, for the agent to read.
     pub again: Option<&'a str>,
+}
+
+impl StepSource<'_> {
+    pub(super) fn root(&self) -> &Root {
+        self.pinned.run.root()
+    }
 }
 
 /// What is to be done.
@@ -84,15 +79,15 @@ pub struct Waiting {
 ///
 /// # Errors
 /// Whatever is invalid before a process runs.
-pub fn prepare(scene: &Scene<'_>) -> Result<Ready> {
-    let view = View::new(scene);
+pub fn prepare(source: &StepSource<'_>) -> Result<Ready> {
+    let view = View::new(source);
     // Both are used only afterwards, but nothing may run for an answer that cannot be taken.
-    schema(scene)?;
-    output_file(scene)?;
+    schema(source)?;
+    output_file(source)?;
     match &view.step.work {
-        Work::Agent(work) => run::agent(&view, work).map(|plan| Ready::Run(Box::new(plan))),
+        Work::Agent(work) => process::agent(&view, work).map(|plan| Ready::Run(Box::new(plan))),
         Work::Command(command) => {
-            run::command(&view, command).map(|plan| Ready::Run(Box::new(plan)))
+            process::command(&view, command).map(|plan| Ready::Run(Box::new(plan)))
         }
         Work::Wait(wait) => waiting(&view, wait).map(Ready::Wait),
         Work::Action(action) => act(&view, action).map(Ready::Act),
@@ -106,11 +101,14 @@ pub fn prepare(scene: &Scene<'_>) -> Result<Ready> {
 
 /// The secrets that a step or its agent declares, and that are not set.
 #[must_use]
-pub fn missing_secrets(scene: &Scene<'_>) -> Vec<String> {
-    let view = View::new(scene);
+pub fn missing_secrets(source: &StepSource<'_>) -> Vec<String> {
+    let view = View::new(source);
     let mut all = secrets::missing_of(view.step);
     if let Work::Agent(work) = &view.step.work
-        && let Ok(setup) = (scene.catalogue).step_setup(&work.who, &scene.workflow.providers)
+        && let Ok(setup) = source
+            .pinned
+            .catalogue
+            .step_setup(&work.who, &source.pinned.workflow.providers)
     {
         let own = setup.agent.secrets.iter().map(String::as_str);
         all.extend(secrets::missing(own, |name| {
@@ -126,8 +124,8 @@ pub fn missing_secrets(scene: &Scene<'_>) -> Vec<String> {
 ///
 /// # Errors
 /// It is not there, not JSON, or not a schema.
-pub fn schema(scene: &Scene<'_>) -> Result<Option<Schema>> {
-    let view = View::new(scene);
+pub fn schema(source: &StepSource<'_>) -> Result<Option<Schema>> {
+    let view = View::new(source);
     let Some(path) = &view.step.output_schema else {
         return Ok(None);
     };
@@ -148,12 +146,12 @@ pub fn schema(scene: &Scene<'_>) -> Result<Option<Schema>> {
 ///
 /// # Errors
 /// An undefined variable, or a path that leads out of the root.
-pub fn output_file(scene: &Scene<'_>) -> Result<Option<String>> {
-    let view = View::new(scene);
+pub fn output_file(source: &StepSource<'_>) -> Result<Option<String>> {
+    let view = View::new(source);
     let Some(path) = &view.step.output_file else {
         return Ok(None);
     };
-    let path = paths::relative(&scene.root.path, &view.fill(path)?)?;
+    let path = paths::relative(&source.root().path, &view.fill(path)?)?;
     if path.is_empty() {
         let message = "`output_file` names the root itself";
         return Err(Fault::new(Kind::WorkflowValidationError, message).hint("name a file"));
@@ -164,7 +162,7 @@ pub fn output_file(scene: &Scene<'_>) -> Result<Option<String>> {
 /// An action with its folders, which stay inside the root.
 fn act(view: &View<'_>, action: &Action) -> Result<Act> {
     prompt::dependencies(view)?;
-    let root = &view.scene.root.path;
+    let root = &view.source.root().path;
     let dir = |text: &Text| paths::relative(root, &view.fill(text)?);
     match action {
         Action::LoadPlan { dir: text, ticks } => Ok(Act::LoadPlan {
@@ -177,7 +175,7 @@ fn act(view: &View<'_>, action: &Action) -> Result<Act> {
         }),
         Action::ApplyFiles { from, into } => {
             let into = dir(into)?;
-            let from = view.scene.workflow.step(*from).name.value.clone();
+            let from = view.source.pinned.workflow.step(*from).name.value.clone();
             let (text, wrote) = view.outputs(true).to_apply(&from)?;
             Ok(Act::ApplyFiles {
                 from,
@@ -190,26 +188,27 @@ fn act(view: &View<'_>, action: &Action) -> Result<Act> {
 }
 
 /// The folders, relative to the root, that the files which this step prints will go to.
-pub fn printed_into(scene: &Scene<'_>) -> Vec<String> {
-    let view = View::new(scene);
-    let into = scene
+pub fn printed_into(source: &StepSource<'_>) -> Vec<String> {
+    let view = View::new(source);
+    let into = source
+        .pinned
         .workflow
         .steps
         .iter()
         .filter_map(|step| match &step.work {
-            Work::Action(Action::ApplyFiles { from, into }) if *from == scene.step => Some(into),
+            Work::Action(Action::ApplyFiles { from, into }) if *from == source.step => Some(into),
             _ => None,
         });
     // What cannot be told yet is told when the files are applied.
     let filled = into.filter_map(|into| view.fill(into).ok());
-    let inside = filled.filter_map(|into| paths::relative(&scene.root.path, &into).ok());
+    let inside = filled.filter_map(|into| paths::relative(&source.root().path, &into).ok());
     inside.collect()
 }
 
 fn waiting(view: &View<'_>, wait: &Wait) -> Result<Waiting> {
     prompt::dependencies(view)?;
     let glob = view.fill(&wait.glob)?;
-    paths::relative(&view.scene.root.path, &glob)?;
+    paths::relative(&view.source.root().path, &glob)?;
     Ok(Waiting {
         glob,
         timeout: Duration::from_secs(wait.timeout_sec),
@@ -218,22 +217,20 @@ fn waiting(view: &View<'_>, wait: &Wait) -> Result<Waiting> {
     })
 }
 
-/// A scene with what can be named in it.
+/// A step with the names that its texts can use.
 pub(super) struct View<'a> {
-    pub(super) scene: &'a Scene<'a>,
+    pub(super) source: &'a StepSource<'a>,
     pub(super) step: &'a Step,
     pub(super) scope: Scope<'a>,
 }
 
 impl<'a> View<'a> {
-    pub(super) fn new(scene: &'a Scene<'a>) -> Self {
-        let Scene {
-            workflow, state, ..
-        } = *scene;
+    pub(super) fn new(source: &'a StepSource<'a>) -> Self {
+        let (workflow, state) = (&source.pinned.workflow, source.state);
         let mut view = View {
-            scene,
-            step: workflow.step(scene.step),
-            scope: flow::scope(workflow, state, scene.step, scene.item, scene.facts),
+            source,
+            step: workflow.step(source.step),
+            scope: flow::scope(workflow, state, source.step, source.item, source.facts),
         };
         view.scope.set(document::ASKED_BY, view.state_file());
         view
@@ -241,14 +238,14 @@ impl<'a> View<'a> {
 
     /// Where the step's copy of the canonical document lies, if it gets one.
     pub(super) fn state_file(&self) -> String {
-        let (owner, name) = self.scene.mailbox_task;
-        let folder = self.scene.root.artifacts.path().join(owner.as_str());
+        let (owner, name) = self.source.mailbox_task;
+        let folder = self.source.root().artifacts.path().join(owner.as_str());
         folder.join(file_name(name, STATE)).display().to_string()
     }
 
     fn outputs(&self, whole: bool) -> Artifacts<'_> {
         Artifacts {
-            root: self.scene.root,
+            root: self.source.root(),
             steps: self.scope.root("steps").unwrap_or(&Value::Null),
             whole,
         }
@@ -279,16 +276,16 @@ impl<'a> View<'a> {
                 let message = format!("`{path}` is not UTF-8");
                 Fault::new(Kind::InvalidTask, message).hint("save it as UTF-8")
             }),
-            None => paths::text(self.scene.root, path, vars::MAX_TEXT_BYTES),
+            None => paths::text(self.source.root(), path, vars::MAX_TEXT_BYTES),
         }
     }
 
     fn pinned(&self, path: &str) -> Result<Option<Vec<u8>>> {
-        let inside = paths::relative(&self.scene.root.path, path)?;
+        let inside = paths::relative(&self.source.root().path, path)?;
         if !crate::disk::specs::is_inside_specs(&inside) {
             return Ok(None);
         }
-        let (manifest, top) = crate::disk::store::manifest(self.scene.run.dir())?;
+        let (manifest, top) = crate::disk::store::manifest(self.source.pinned.run.dir())?;
         let Some(expected) = manifest.files.get(&inside) else {
             return Ok(None);
         };
@@ -305,10 +302,10 @@ impl<'a> View<'a> {
 
     /// Where a file that the step names can be read: absolute, the pinned copy if there is one.
     pub(super) fn readable_path(&self, path: &str) -> Result<String> {
-        let inside = paths::relative(&self.scene.root.path, path)?;
+        let inside = paths::relative(&self.source.root().path, path)?;
         let base = match self.pinned(path)? {
-            Some(_) => self.scene.run.dir().path().join("spec"),
-            None => self.scene.root.path.clone(),
+            Some(_) => self.source.pinned.run.dir().path().join("spec"),
+            None => self.source.root().path.clone(),
         };
         Ok(base.join(inside).display().to_string())
     }

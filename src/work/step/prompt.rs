@@ -33,7 +33,7 @@ pub(super) fn dependencies(view: &View<'_>) -> Result<Vec<String>> {
 }
 
 pub(super) fn matched(view: &View<'_>, text: &Text) -> Result<(String, Vec<String>)> {
-    let root = &view.scene.root.path;
+    let root = &view.source.root().path;
     let glob = view.fill(text)?;
     paths::relative(root, &glob)?;
     match globs::matches(root, &glob) {
@@ -48,25 +48,25 @@ pub(super) fn matched(view: &View<'_>, text: &Text) -> Result<(String, Vec<Strin
 
 /// What a step says itself.
 #[derive(Clone, Copy)]
-pub(super) struct Words<'w> {
+pub(super) struct PromptParts<'w> {
     /// A file that comes first.
     pub input_file: Option<&'w Text>,
     /// A text.
     pub prompt: Option<&'w Text>,
 }
 
-impl<'w> From<&'w AgentWork> for Words<'w> {
+impl<'w> From<&'w AgentWork> for PromptParts<'w> {
     fn from(work: &'w AgentWork) -> Self {
-        Words {
+        PromptParts {
             input_file: work.input_file.as_ref(),
             prompt: work.prompt.as_ref(),
         }
     }
 }
 
-impl<'w> From<&'w Human> for Words<'w> {
+impl<'w> From<&'w Human> for PromptParts<'w> {
     fn from(human: &'w Human) -> Self {
-        Words {
+        PromptParts {
             input_file: human.input_file.as_ref(),
             prompt: human.prompt.as_ref(),
         }
@@ -75,7 +75,7 @@ impl<'w> From<&'w Human> for Words<'w> {
 
 /// The whole prompt. `in_root` says whether the agent works in the root, so that paths from there
 /// mean something to it.
-pub(super) fn compose(view: &View<'_>, words: Words<'_>, in_root: bool) -> Result<String> {
+pub(super) fn compose(view: &View<'_>, words: PromptParts<'_>, in_root: bool) -> Result<String> {
     let mut prompt = match words.input_file {
         Some(path) => view.spec_or_file(&view.fill(path)?)?,
         None => String::new(),
@@ -91,7 +91,7 @@ pub(super) fn compose(view: &View<'_>, words: Words<'_>, in_root: bool) -> Resul
             .collect::<Result<Vec<_>>>()?;
         prompt = inject::inject(&prompt, found, &described(how));
     }
-    if let Some(again) = view.scene.again {
+    if let Some(again) = view.source.again {
         add(&mut prompt, again);
     }
     Ok(prompt)
@@ -126,7 +126,7 @@ pub(super) fn found(
     mode: InjectMode,
     in_root: bool,
 ) -> Result<Found> {
-    let root = view.scene.root;
+    let root = view.source.root();
     let shown = match in_root {
         true => path.clone(),
         false => root.path.join(&path).display().to_string(),

@@ -3,8 +3,8 @@
 //! What comes from files, agents and variables is shown and never read back: the answer stands below
 //! the last line, and no other line can be taken for that one.
 
-use super::prepare::{Scene, View, schema};
-use super::prompt::{self, Words};
+use super::prepare::{StepSource, View, schema};
+use super::prompt::{self, PromptParts};
 use super::result::{Outcome, step_result};
 use crate::run::inject;
 use crate::run::output::boundary;
@@ -23,12 +23,13 @@ const MOST: usize = 256 * 1024;
 
 /// Whether a person does the work of this step, by the specs that its run is pinned to.
 #[must_use]
-pub fn is_for_person(scene: &Scene<'_>) -> bool {
-    match &scene.workflow.step(scene.step).work {
+pub fn is_for_person(source: &StepSource<'_>) -> bool {
+    match &source.pinned.workflow.step(source.step).work {
         Work::Human(_) | Work::Approval => true,
-        Work::Agent(work) => scene
+        Work::Agent(work) => source
+            .pinned
             .catalogue
-            .step_setup(&work.who, &scene.workflow.providers)
+            .step_setup(&work.who, &source.pinned.workflow.providers)
             .is_ok_and(|setup| matches!(setup.provider, Provider::Human)),
         _ => false,
     }
@@ -38,10 +39,10 @@ pub fn is_for_person(scene: &Scene<'_>) -> bool {
 ///
 /// # Errors
 /// What is invalid in the step: it cannot be asked.
-pub fn question(scene: &Scene<'_>, pending: &Pending) -> Result<String> {
-    let view = View::new(scene);
-    let (run, name) = (scene.run.id(), &view.step.name.value);
-    let workflow = &scene.workflow.name.value;
+pub fn question(source: &StepSource<'_>, pending: &Pending) -> Result<String> {
+    let view = View::new(source);
+    let (run, name) = (source.pinned.run.id(), &view.step.name.value);
+    let workflow = &source.pinned.workflow.name.value;
     let item = pending.item.map(|item| format!("[{item}]"));
     let item = item.unwrap_or_default();
     let at = format!("step `{name}{item}` of workflow `{workflow}`, run `{run}`");
@@ -85,12 +86,12 @@ pub fn question(scene: &Scene<'_>, pending: &Pending) -> Result<String> {
 /// # Errors
 /// `Usage`: it cannot be taken, with what is missing. The question stays.
 pub fn reply(
-    scene: &Scene<'_>,
+    source: &StepSource<'_>,
     pending: &Pending,
     record: &Record,
     text: &str,
 ) -> Result<StepResult> {
-    let view = View::new(scene);
+    let view = View::new(source);
     let name = &view.step.name.value;
     let refused = |why: String, hint: String| Err(Fault::new(Kind::Usage, why).hint(hint));
     if text.trim().is_empty() {
@@ -110,7 +111,7 @@ pub fn reply(
             hint,
         );
     }
-    let schema = schema(scene)?;
+    let schema = schema(source)?;
     let result = step_result(&Outcome {
         step: view.step,
         visit: pending.visit,
@@ -151,13 +152,17 @@ fn choices(view: &View<'_>) -> Option<String> {
 /// What a person is asked to say.
 fn asked(view: &View<'_>) -> Result<String> {
     let (words, system) = match &view.step.work {
-        Work::Human(human) => (Words::from(human), String::new()),
+        Work::Human(human) => (PromptParts::from(human), String::new()),
         Work::Agent(work) => {
-            let scene = view.scene;
-            let setup = scene
+            let source = view.source;
+            let setup = source
+                .pinned
                 .catalogue
-                .step_setup(&work.who, &scene.workflow.providers)?;
-            (Words::from(&**work), setup.agent.system.trim().to_owned())
+                .step_setup(&work.who, &source.pinned.workflow.providers)?;
+            (
+                PromptParts::from(&**work),
+                setup.agent.system.trim().to_owned(),
+            )
         }
         _ => return Ok(String::new()),
     };

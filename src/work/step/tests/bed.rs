@@ -5,19 +5,18 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::agents::catalogue::Catalogue;
-use crate::agents::secrets;
 use crate::disk::order::{Disk, Durability};
 use crate::disk::root::Root;
 use crate::disk::specs::Pinned;
-use crate::disk::store::{RunDir, Runs, Spec};
+use crate::disk::store::{Runs, Spec};
 use crate::run::flow;
 use crate::run::state::{Event, Facts, RunState};
 use crate::spec::task::{AgentName, TaskName};
 use crate::spec::workflow::{Cel, Workflow, check};
 use crate::text::error::{Fault, Kind, Result};
 use crate::work::job::Job;
-use crate::work::step::{Ready, Scene, prepare};
+use crate::work::pinned::PinnedRun;
+use crate::work::step::{Ready, StepSource, prepare};
 
 pub const RUN: &str = "20260101T000000Z-w-0001";
 
@@ -25,9 +24,7 @@ pub struct Bed {
     /// Removed with it.
     _temp: tempfile::TempDir,
     pub root: Arc<Root>,
-    pub run: RunDir,
-    pub catalogue: Catalogue,
-    pub workflow: Workflow,
+    pub pinned: PinnedRun,
     pub state: RunState,
 }
 
@@ -73,13 +70,10 @@ pub fn bed_with(steps: &str, top: &str) -> Bed {
     let report = checked.report.render();
     let workflow = checked.workflow.unwrap_or_else(|| panic!("{report}"));
     let state = begun(&workflow, &path);
-    let base = run.dir().path().join("spec");
     Bed {
-        catalogue: Catalogue::pinned(&base, &path).unwrap(),
+        pinned: PinnedRun::with(run, workflow).unwrap(),
         _temp: temp,
         root,
-        run,
-        workflow,
         state,
     }
 }
@@ -129,17 +123,13 @@ impl Bed {
     pub fn ask(&self, step: &str, again: Option<&str>) -> Result<Ready> {
         let agent = AgentName::parse("coder").unwrap();
         let name = TaskName::parse("t").unwrap();
-        prepare(&Scene {
-            root: &self.root,
-            run: &self.run,
-            catalogue: &self.catalogue,
-            workflow: &self.workflow,
+        prepare(&StepSource {
+            pinned: &self.pinned,
             state: &self.state,
-            step: self.workflow.find(step).unwrap(),
+            step: self.pinned.workflow.find(step).unwrap(),
             item: None,
             facts: &Facts::default(),
             mailbox_task: (&agent, &name),
-            masker: &secrets::of_workflow(&self.workflow),
             again,
         })
     }

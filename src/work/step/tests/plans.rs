@@ -148,7 +148,7 @@ fn files_are_waited_for() {
         "{name: a, wait_for: {glob: \"${run.files}/${context.g}\", min_count: 2, poll_ms: 20}}",
     );
     bed.state.variables["context"] = json!({"g": "*.md"});
-    let files = bed.run.files_path().display().to_string();
+    let files = bed.pinned.run.files_path().display().to_string();
     match bed.ask("a", None).unwrap() {
         Ready::Wait(wait) => assert_eq!(
             wait,

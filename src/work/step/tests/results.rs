@@ -31,7 +31,10 @@ fn steps() -> Bed {
 }
 
 fn result(bed: &Bed, step: &str, record: &Record, answer: &[u8]) -> StepResult {
-    let step = bed.workflow.step(bed.workflow.find(step).unwrap());
+    let step = bed
+        .pinned
+        .workflow
+        .step(bed.pinned.workflow.find(step).unwrap());
     let schema = Schema::compile(&json!({"required": ["a"]})).unwrap();
     step_result(&Outcome {
         step,
@@ -120,7 +123,10 @@ fn a_process_that_failed_stays_failed_with_its_own_error() {
 #[test]
 fn what_needs_no_process_has_results_too() {
     let bed = steps();
-    let step = bed.workflow.step(bed.workflow.find("wait").unwrap());
+    let step = bed
+        .pinned
+        .workflow
+        .step(bed.pinned.workflow.find("wait").unwrap());
     let times = Times {
         start: "s",
         end: "e",

@@ -1,33 +1,26 @@
-//! What everybody who handles a run needs: its id, its workflow, its inboxes, an event under its lock.
+//! What a run starts from: its id, its workflow with the files that it will be pinned to, and the
+//! inboxes that it will go through.
 //!
-//! Between the commands and the engine on one side and the store on the other. It decides nothing
-//! about a run (that is `flow`); of tasks it only drops those that a run waits for.
-
-pub mod people;
+//! Decides whether a run may start. Makes nothing: that is the step worker's.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::agents::catalogue::Catalogue;
-use crate::disk::mailbox::Mailbox;
 use crate::disk::specs::{self, Folder, Recorder, is_inside_specs};
-use crate::disk::store::{PATIENCE, RunDir, Runs, Spec, workflow_of};
+use crate::disk::store::{Runs, Spec};
 use crate::run::flow;
-use crate::run::state::{Effect, Event, Pending, RunState};
 use crate::spec::policy::Policy;
-use crate::spec::task::TaskName;
 use crate::spec::workflow::model::{Step, Work};
 use crate::spec::workflow::{self, Cel, Workflow};
 use crate::text::error::{Fault, Kind, Result};
-use crate::work::clock::now;
 
 /// The id of a run that begins now: `YYYYMMDDTHHMMSSZ-<workflow>-xxxx`.
 #[must_use]
@@ -140,27 +133,6 @@ fn spec_path(file: &str) -> String {
     }
 }
 
-/// The workflow that a run was begun with.
-///
-/// # Errors
-/// Its copy was changed or is missing, or this orch finds it faulty.
-pub fn pinned(run: &RunDir) -> Result<Workflow> {
-    let spec = run.spec()?;
-    workflow_of(&spec).map_err(|why| {
-        let message = format!("run `{}` cannot go on with its workflow: {why}", run.id());
-        Fault::new(Kind::WorkflowValidationError, message)
-            .hint("another version of orch began it, perhaps; start a new run")
-    })
-}
-
-/// The agents, providers and settings that a run was begun with.
-///
-/// # Errors
-/// Where they cannot be read.
-pub fn pinned_registry(run: &RunDir) -> Result<Catalogue> {
-    Catalogue::pinned(&run.dir().path().join("spec"), &run.root().path)
-}
-
 /// The workflow that a word means, refused where a run of it could not be confined as it says.
 ///
 /// # Errors
@@ -169,77 +141,6 @@ pub fn load_runnable(root: &Path, word: &str) -> Result<(Workflow, Spec)> {
     let (workflow, spec) = load_workflow(root, word)?;
     refuse_unconfined(root, &workflow)?;
     Ok((workflow, spec))
-}
-
-/// The latest state of a run.
-///
-/// # Errors
-/// As [`RunDir::lock`] and `load`; `StateNotFound` where the run has not begun.
-pub fn load(run: &RunDir, workflow: &Workflow) -> Result<Arc<RunState>> {
-    begun(run, run.lock(PATIENCE)?.load(workflow)?)
-}
-
-/// Applies an event to the latest state of a run, under its lock.
-///
-/// # Errors
-/// As [`load`], and where the event does not fit the state.
-pub fn apply(
-    run: &RunDir,
-    workflow: &Workflow,
-    event: Event,
-) -> Result<(Arc<RunState>, Vec<Effect>)> {
-    apply_with(run, workflow, |_| Ok(event))
-}
-
-/// The same for an event that depends on the state, or that the state forbids.
-///
-/// # Errors
-/// As [`apply`], and whatever `event` says.
-pub fn apply_with(
-    run: &RunDir,
-    workflow: &Workflow,
-    event: impl FnOnce(&RunState) -> Result<Event>,
-) -> Result<(Arc<RunState>, Vec<Effect>)> {
-    let locked = run.lock(PATIENCE)?;
-    let state = begun(run, locked.load(workflow)?)?;
-    let event = event(&state)?;
-    locked.apply(workflow, state, &now(), event)
-}
-
-/// Ends a run for good because it cannot be trusted, and its tasks, all but the one that found out.
-/// Whether that was necessary: one that has ended already stays as it is.
-///
-/// # Errors
-/// Where the disk refuses, or the run is busy: it is then not stopped, or some of its tasks are not.
-pub fn stop(
-    mailbox: &Mailbox,
-    run: &RunDir,
-    workflow: Option<&Workflow>,
-    fault: &Fault,
-    own: Option<&str>,
-) -> Result<bool> {
-    let Some(before) = run.lock(PATIENCE)?.stop(workflow, &now(), fault)? else {
-        return Ok(false);
-    };
-    let is_name = |pending: &Pending| TaskName::parse(&pending.task).is_ok();
-    let others = before.pending.into_iter();
-    let others: Vec<Pending> = others
-        .filter(|pending| own != Some(&pending.task) && is_name(pending))
-        .collect();
-    super::cancel::cancel_tasks(mailbox, run.id(), &others, fault)?;
-    Ok(true)
-}
-
-/// A state that has a first event.
-///
-/// # Errors
-/// `StateNotFound` where the run has not begun.
-pub fn begun(run: &RunDir, state: Arc<RunState>) -> Result<Arc<RunState>> {
-    if state.seq > 0 {
-        return Ok(state);
-    }
-    let message = format!("run `{}` has not begun yet", run.id());
-    Err(Fault::new(Kind::StateNotFound, message).hint("`orch watch` works on what waits"))
 }
 
 /// Every inbox that a run of this workflow goes through: its own at the start, then its steps'.

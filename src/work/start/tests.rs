@@ -8,6 +8,7 @@ use crate::run::state::{Effect, Event, Facts, RunStatus};
 use crate::spec::scope::Scope;
 use crate::spec::workflow::outline::Outline;
 use crate::work::inputs;
+use crate::work::pinned::{apply, load};
 
 const CONTEXT: &str = "version: \"1\"\nname: w\ncontext: {name: x, most: 3, deep: true, list: [1], map: {a: 1}, any: null}\nsteps:\n  - {name: one, command: [\"echo\", \"${context.name} ${context.most} ${context.deep} ${context.list} ${context.map} ${context.any:-}\"]}\n";
 

@@ -1,5 +1,5 @@
-//! A run and the people in it: what is pending is dropped, questions with their whole text, and an
-//! answer is taken.
+//! From the state of a run to its inboxes: what is pending is dropped, questions with their whole
+//! text, and a person's answer is taken.
 //!
 //! Everything happens under the run's lock. The order of an answer is its text in `artifacts/`, the
 //! log, what comes next, and then its task's record and `processed/`: whoever dies in between leaves
@@ -12,54 +12,46 @@ use std::sync::Arc;
 use serde_json::Map;
 use sha2::{Digest, Sha256};
 
-use crate::agents::catalogue::Catalogue;
-use crate::agents::secrets;
-use crate::disk::globs;
 use crate::disk::mailbox::{ANSWERS, AgentBox, Answer, CLAIMED, Mailbox, OUT, TASK, file_name};
 use crate::disk::order::{Point, at};
-use crate::disk::store::{Locked, RunDir};
+use crate::disk::store::Locked;
 use crate::run::flow::{self, HUMAN, Moment};
-use crate::run::mask::Masker;
 use crate::run::record::{FileEntry, Record, Status, excerpt};
 use crate::run::state::{
     Asks, Changes, Effect, Event, Facts, Pending, RunState, RunStatus, StepResult, StepStatus,
     Verdict,
 };
 use crate::spec::task::{AgentName, Header, TaskName, render};
-use crate::spec::workflow::Workflow;
 use crate::spec::workflow::model::StepId;
 use crate::text::error::{Fault, Kind, Result};
 use crate::work::clock::now;
-use crate::work::step::Scene;
+use crate::work::pinned::PinnedRun;
+use crate::work::step::StepSource;
 use crate::work::step::question::{is_for_person, question, reply};
 
-/// A run, and what is needed to put its steps and questions into inboxes.
+/// Puts the steps and questions of a run into inboxes, and takes the answers.
 #[derive(Clone, Copy)]
-pub struct Office<'a> {
+pub struct Dispatcher<'a> {
     /// The inboxes.
     pub mailbox: &'a Mailbox,
     /// The run.
-    pub run: &'a RunDir,
-    /// The workflow that it is pinned to.
-    pub workflow: &'a Workflow,
-    /// The specs that it is pinned to.
-    pub catalogue: &'a Catalogue,
+    pub pinned: &'a PinnedRun,
 }
 
-/// What a person said, and how.
+/// What a person answered.
 #[derive(Debug, Clone, Copy)]
-pub struct Words<'w> {
-    /// As what.
-    pub answer: Answer,
+pub struct PersonsAnswer<'w> {
+    /// An approval, a rejection or a reply.
+    pub kind: Answer,
     /// The note or the reply.
     pub text: &'w str,
-    /// Who.
+    /// Who answered.
     pub by: &'w str,
 }
 
 /// An answer that is in the log.
 #[derive(Debug)]
-pub struct Taken {
+pub struct AnswerTaken {
     /// The run after it, and after what comes next was dropped.
     pub state: Arc<RunState>,
     /// What it brought about.
@@ -70,7 +62,7 @@ pub struct Taken {
     pub output: Arc<File>,
 }
 
-impl Office<'_> {
+impl Dispatcher<'_> {
     /// Puts every pending step that came up after the task of this number into its inbox, unless it
     /// is there, claimed or answered: the others were dropped by whoever brought them up, or are when
     /// he is recovered. What people do is put before them first, which may turn out not to be needed,
@@ -86,7 +78,7 @@ impl Office<'_> {
     ) -> Result<(Arc<RunState>, Vec<Effect>)> {
         let mut all = Vec::new();
         while let Some(event) = self.next_question(&state, number)? {
-            let (next, effects) = locked.apply(self.workflow, state, &now(), event)?;
+            let (next, effects) = locked.apply(&self.pinned.workflow, state, &now(), event)?;
             state = next;
             all.extend(effects);
         }
@@ -104,28 +96,33 @@ impl Office<'_> {
         if state.status.is_final() {
             return Ok(None);
         }
-        let masker = Masker::default();
         for pending in state.pending_after(number) {
-            let id = self.id(&pending.step)?;
+            let id = self.pinned.step(&pending.step)?;
             let nothing = Facts::default();
             let name = (&AgentName::parse(HUMAN)?, &TaskName::parse(&pending.task)?);
-            let scene = self.scene(state, id, pending, &nothing, name, &masker);
+            let source = self.source(state, id, pending, &nothing, name);
             let task = pending.task.clone();
             let running = state.status == RunStatus::Running;
             match pending.asks {
-                None if running && pending.attempts == 0 && is_for_person(&scene) => {
-                    let wanted =
-                        flow::wanted(self.workflow, state, id, pending.item, Moment::Entering);
-                    let facts = self.look(&wanted)?;
+                None if running && pending.attempts == 0 && is_for_person(&source) => {
+                    let wanted = flow::wanted(
+                        &self.pinned.workflow,
+                        state,
+                        id,
+                        pending.item,
+                        Moment::Entering,
+                    );
+                    let facts = self.pinned.facts(&wanted)?;
                     return Ok(Some(Event::Asked { task, facts }));
                 }
                 None => {}
                 Some(_) => {
-                    if let Err(fault) = question(&scene, pending) {
+                    if let Err(fault) = question(&source, pending) {
                         let result = self.not_asked(pending, fault);
                         let moment = Moment::Finishing(&result);
-                        let wanted = flow::wanted(self.workflow, state, id, pending.item, moment);
-                        let facts = self.look(&wanted)?;
+                        let wanted =
+                            flow::wanted(&self.pinned.workflow, state, id, pending.item, moment);
+                        let facts = self.pinned.facts(&wanted)?;
                         let result = Box::new(result);
                         return Ok(Some(Event::Finished {
                             task,
@@ -150,34 +147,34 @@ impl Office<'_> {
         state: Arc<RunState>,
         pending: &Pending,
         folders: &AgentBox,
-        words: Words<'_>,
-    ) -> Result<Taken> {
+        answer: PersonsAnswer<'_>,
+    ) -> Result<AnswerTaken> {
         if let Err(fault) = locked.check_snapshots(&state) {
             let stopped = Event::Stopped {
                 fault: fault.clone(),
             };
-            let (_, effects) = locked.apply(self.workflow, state, &now(), stopped)?;
+            let (_, effects) = locked.apply(&self.pinned.workflow, state, &now(), stopped)?;
             self.take_back(&effects);
             return Err(fault);
         }
-        let mut text = words.text.to_owned();
-        secrets::of_workflow(self.workflow).text(&mut text);
-        let words = Words {
+        let mut text = answer.text.to_owned();
+        self.pinned.masker.text(&mut text);
+        let answer = PersonsAnswer {
             text: &text,
-            ..words
+            ..answer
         };
-        let (mut record, reply) = self.read(&state, pending, words)?;
-        let output = write_answer(self.mailbox, folders, &pending.task, words.text)?;
+        let (mut record, reply) = self.read(&state, pending, answer)?;
+        let output = write_answer(self.mailbox, folders, &pending.task, answer.text)?;
         let file = FileEntry {
             path: format!("artifacts/{HUMAN}/{}{OUT}", pending.task),
-            bytes: words.text.len() as u64,
-            sha256: format!("{:x}", Sha256::digest(words.text)),
+            bytes: answer.text.len() as u64,
+            sha256: format!("{:x}", Sha256::digest(answer.text)),
         };
         record.files = vec![file.clone()];
-        let wanted = flow::wanted_on_answer(self.workflow, &state, pending, reply.as_ref());
-        let facts = self.look(&wanted)?;
-        let note = Some(words.text.to_owned()).filter(|text| !text.is_empty());
-        let verdict = match (reply, words.answer) {
+        let wanted = flow::wanted_on_answer(&self.pinned.workflow, &state, pending, reply.as_ref());
+        let facts = self.pinned.facts(&wanted)?;
+        let note = Some(answer.text.to_owned()).filter(|text| !text.is_empty());
+        let verdict = match (reply, answer.kind) {
             (Some(result), _) => Verdict::Replied {
                 result: Box::new(StepResult {
                     artifacts: vec![file],
@@ -190,14 +187,14 @@ impl Office<'_> {
         let event = Event::Answered {
             task: pending.task.clone(),
             verdict,
-            by: words.by.to_owned(),
+            by: answer.by.to_owned(),
             facts,
         };
-        let (state, mut effects) = locked.apply(self.workflow, state, &now(), event)?;
+        let (state, mut effects) = locked.apply(&self.pinned.workflow, state, &now(), event)?;
         self.take_back(&effects);
         let (state, more) = self.drop_pending(locked, state, 0)?;
         effects.extend(more);
-        Ok(Taken {
+        Ok(AnswerTaken {
             state,
             effects,
             record,
@@ -213,16 +210,16 @@ impl Office<'_> {
         &self,
         state: &RunState,
         pending: &Pending,
-        words: Words<'_>,
+        answer: PersonsAnswer<'_>,
     ) -> Result<(Record, Option<StepResult>)> {
-        let id = self.id(&pending.step)?;
-        let record = self.record(pending, words);
+        let id = self.pinned.step(&pending.step)?;
+        let record = self.record(pending, answer);
         let refused = |what: &str, hint: String| {
             let message = format!("step `{}` asks {what}", pending.step);
             Err(Fault::new(Kind::Usage, message).hint(hint))
         };
-        let run = self.run.id();
-        match (pending.asks, words.answer) {
+        let run = self.pinned.run.id();
+        match (pending.asks, answer.kind) {
             (Some(Asks::Approval), Answer::Approved | Answer::Rejected) => Ok((record, None)),
             (Some(Asks::Approval), Answer::Reply) => refused(
                 "for an approval, not for a reply",
@@ -234,9 +231,8 @@ impl Office<'_> {
             (Some(Asks::Reply), Answer::Reply) => {
                 let nothing = Facts::default();
                 let name = (&AgentName::parse(HUMAN)?, &TaskName::parse(&pending.task)?);
-                let masker = Masker::default();
-                let scene = self.scene(state, id, pending, &nothing, name, &masker);
-                let result = reply(&scene, pending, &record, words.text)?;
+                let source = self.source(state, id, pending, &nothing, name);
+                let result = reply(&source, pending, &record, answer.text)?;
                 Ok((record, Some(result)))
             }
             (Some(Asks::Reply), _) => refused(
@@ -252,17 +248,17 @@ impl Office<'_> {
 
     /// The record of a question's task, for what was said.
     #[must_use]
-    pub fn record(&self, pending: &Pending, words: Words<'_>) -> Record {
+    pub fn record(&self, pending: &Pending, answer: PersonsAnswer<'_>) -> Record {
         let now = now();
         let mut record = Record::new(HUMAN, &pending.task, 1, Status::Succeeded);
-        record.run = Some(self.run.id().to_owned());
+        record.run = Some(self.pinned.run.id().to_owned());
         record.step = Some(pending.step.clone());
         record.provider = HUMAN.to_owned();
         record.exit_code = Some(0);
         record.start_time.clone_from(&now);
         record.end_time = now;
-        (record.output, record.truncated) = excerpt(words.text.as_bytes());
-        let word = match words.answer {
+        (record.output, record.truncated) = excerpt(answer.text.as_bytes());
+        let word = match answer.kind {
             Answer::Reply => "reply",
             Answer::Approved => "approved",
             Answer::Rejected => "rejected",
@@ -333,51 +329,31 @@ impl Office<'_> {
     /// Where the step is not valid.
     pub fn question(&self, state: &RunState, pending: &Pending) -> Result<String> {
         let nothing = Facts::default();
-        let id = self.id(&pending.step)?;
+        let id = self.pinned.step(&pending.step)?;
         let name = (&AgentName::parse(HUMAN)?, &TaskName::parse(&pending.task)?);
-        let masker = secrets::of_workflow(self.workflow);
-        let scene = self.scene(state, id, pending, &nothing, name, &masker);
-        let mut text = question(&scene, pending)?;
-        masker.text(&mut text);
+        let source = self.source(state, id, pending, &nothing, name);
+        let mut text = question(&source, pending)?;
+        self.pinned.masker.text(&mut text);
         Ok(text)
     }
 
-    fn scene<'s>(
+    fn source<'s>(
         &'s self,
         state: &'s RunState,
         step: StepId,
         pending: &Pending,
         facts: &'s Facts,
         mailbox_task: (&'s AgentName, &'s TaskName),
-        masker: &'s Masker,
-    ) -> Scene<'s> {
-        Scene {
-            root: &self.mailbox.root,
-            run: self.run,
-            catalogue: self.catalogue,
-            workflow: self.workflow,
+    ) -> StepSource<'s> {
+        StepSource {
+            pinned: self.pinned,
             state,
             step,
             item: pending.item,
             facts,
             mailbox_task,
             again: None,
-            masker,
         }
-    }
-
-    fn look(&self, wanted: &std::collections::BTreeSet<String>) -> Result<Facts> {
-        let root = &self.mailbox.root.path;
-        globs::facts(root, wanted).map_err(|e| Fault::io("look for files in", root, &e))
-    }
-
-    fn id(&self, step: &str) -> Result<StepId> {
-        self.workflow.find(step).ok_or_else(|| {
-            let run = self.run.id();
-            let message =
-                format!("run `{run}` waits for step `{step}`, which its workflow does not have");
-            Fault::new(Kind::StateCorrupted, message)
-        })
     }
 
     /// The result of a step that is invalid before anybody can be asked: exit code 2.

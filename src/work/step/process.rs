@@ -30,10 +30,11 @@ use crate::work::job::{Job, hidden, merged, named_dir};
 
 /// The plan of an agent's step.
 pub(super) fn agent(view: &View<'_>, work: &AgentWork) -> Result<Job> {
-    let scene = view.scene;
-    let setup = scene
+    let source = view.source;
+    let setup = source
+        .pinned
         .catalogue
-        .step_setup(&work.who, &scene.workflow.providers)?;
+        .step_setup(&work.who, &source.pinned.workflow.providers)?;
     if matches!(setup.provider, Provider::Human) {
         let message = "a person does this: it has no process";
         return Err(Fault::new(Kind::WorkflowValidationError, message));
@@ -75,7 +76,7 @@ pub(super) fn command(view: &View<'_>, command: &[Text]) -> Result<Job> {
     if document::is_wanted(view.step) {
         lend_document(view, &mut invocation);
     }
-    let setup = view.scene.catalogue.command_setup();
+    let setup = view.source.pinned.catalogue.command_setup();
     let dir = home(view, &setup.agent)?;
     let task = Task::made(header(view), String::new());
     plan(view, setup, task, Some(invocation), dir)
@@ -83,7 +84,7 @@ pub(super) fn command(view: &View<'_>, command: &[Text]) -> Result<Job> {
 
 fn header(view: &View<'_>) -> Header {
     Header {
-        run: Some(view.scene.run.id().to_owned()),
+        run: Some(view.source.pinned.run.id().to_owned()),
         step: Some(view.step.name.value.clone()),
         ..Header::default()
     }
@@ -100,7 +101,7 @@ fn plan(
     let document = invocation
         .as_ref()
         .map_or_else(|| document::is_wanted(view.step), asks)
-        .then(|| Document::of(view.step, view.scene.state));
+        .then(|| Document::of(view.step, view.source.state));
     let exclusive = match &view.step.home {
         Home::Dir(_) => true,
         Home::Default => dir.is_some(),
@@ -113,7 +114,7 @@ fn plan(
     let in_file = |name: &str| setup.agent.env.get(name).map(String::as_str);
     let mut all = secrets::read(own, in_file)?;
     all.extend(secrets);
-    let masker = view.scene.masker.and(&setup.masker);
+    let masker = view.source.pinned.masker.and(&setup.masker);
     secrets::refuse(&masker, task.body(), "the prompt")?;
     let invocation = invocation.map(|it| hidden(it, &masker)).transpose()?;
     Ok(Job {
@@ -139,7 +140,7 @@ fn policy(view: &View<'_>, setup: &Setup) -> Result<Policy> {
     let filled = |globs: &Option<Vec<Text>>| -> Result<Option<Vec<String>>> {
         let fill = |glob: &Text| {
             let glob = view.fill(glob)?;
-            paths::relative(&view.scene.root.path, &glob)
+            paths::relative(&view.source.root().path, &glob)
         };
         let Some(globs) = globs else { return Ok(None) };
         globs.iter().map(fill).collect::<Result<_>>().map(Some)
@@ -151,7 +152,7 @@ fn policy(view: &View<'_>, setup: &Setup) -> Result<Policy> {
         network: confine.network,
         caps: confine.caps,
     };
-    Ok(own.over(view.scene.catalogue.policy(setup)))
+    Ok(own.over(view.source.pinned.catalogue.policy(setup)))
 }
 
 fn check_command(argv: &[String]) -> Result<()> {
@@ -190,8 +191,8 @@ fn called(
     let config = flagged.as_ref().unwrap_or(config);
     let mut params = merged(&agent.params, &header.params);
     placeholders(view, work, config, &mut params)?;
-    let (owner, name) = view.scene.mailbox_task;
-    let folder = view.scene.root.artifacts.path().join(owner.as_str());
+    let (owner, name) = view.source.mailbox_task;
+    let folder = view.source.root().artifacts.path().join(owner.as_str());
     let prompt_file = folder.join(file_name(name, PROMPT)).display().to_string();
     let mut invocation = invocation::build(&Request {
         provider_name: &setup.provider_name,
@@ -257,8 +258,8 @@ fn placeholders(
         params.insert("INPUT_FILE".to_owned(), path.into());
     }
     params.insert(document::ASKED_BY.to_owned(), view.state_file().into());
-    if let Some(path) = output_file(view.scene)? {
-        let path = view.scene.root.path.join(path).display().to_string();
+    if let Some(path) = output_file(view.source)? {
+        let path = view.source.root().path.join(path).display().to_string();
         params.insert("OUTPUT_FILE".to_owned(), path.into());
     }
     let lists = [&config.command, &config.args, &config.model, &config.system];
@@ -306,14 +307,14 @@ fn text_of(value: Option<&Value>) -> Option<String> {
 
 /// The folder to work in, where it is not the root.
 fn home(view: &View<'_>, agent: &Agent) -> Result<Option<Dir>> {
-    let (scene, settings) = (view.scene, view.scene.catalogue.settings());
+    let (source, settings) = (view.source, view.source.pinned.catalogue.settings());
     let name = match (&view.step.home, &agent.dir) {
-        (Home::Cwd(path), _) => return paths::folder(scene.root, &view.fill(path)?),
+        (Home::Cwd(path), _) => return paths::folder(source.root(), &view.fill(path)?),
         (Home::Dir(name), _) => &name.value,
         (Home::Default, Some(name)) => name,
         (Home::Default, None) => return Ok(None),
     };
-    named_dir(&scene.root.path, &settings, name).map(Some)
+    named_dir(&source.root().path, &settings, name).map(Some)
 }
 
 /// The environment, cut down to what the step lists where it does.
@@ -342,13 +343,13 @@ fn inheriting(view: &View<'_>, setup: Arc<Setup>) -> Arc<Setup> {
 }
 
 fn limits(view: &View<'_>, setup: &Setup) -> Result<Limits> {
-    let limits = view.scene.catalogue.limits();
+    let limits = view.source.pinned.catalogue.limits();
     let streams = matches!(&setup.provider, Provider::Process(config) if config.idle);
     let idle = setup.agent.idle_timeout;
     let usual = setup.agent.timeout.unwrap_or(limits.timeout).0;
     Ok(Limits {
         wall: match &view.step.timeout {
-            Some(timeout) => wall(timeout, &view.scene.state.variables)?,
+            Some(timeout) => wall(timeout, &view.source.state.variables)?,
             None => usual,
         },
         idle: idle
