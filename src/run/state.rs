@@ -436,7 +436,7 @@ impl RunState {
     }
 }
 
-/// The exit code that an error keeps wherever its run is told of: a violation, or a state that
+/// The exit code that an error keeps wherever its run is told of: a safety violation, or a state that
 /// contradicts itself.
 #[must_use]
 pub fn tampering(error: Option<&Fault>) -> Option<u8> {
@@ -461,7 +461,7 @@ mod tests {
             (RunStatus::Failed, Some(Kind::StepFailed), 1),
             (RunStatus::Failed, Some(Kind::Busy), 1),
             (RunStatus::Failed, Some(Kind::UnknownAgent), 1),
-            (RunStatus::Failed, Some(Kind::ScopeViolation), 2),
+            (RunStatus::Failed, Some(Kind::ScopeViolation), 1),
             (RunStatus::Failed, Some(Kind::SafetyViolation), 2),
             (RunStatus::Failed, Some(Kind::StateCorrupted), 3),
         ];

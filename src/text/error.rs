@@ -98,7 +98,9 @@ impl Kind {
     #[must_use]
     pub fn exit_code(self) -> u8 {
         match self {
-            Kind::SafetyViolation | Kind::ScopeViolation => exit::SAFETY,
+            // A step that wrote beyond its scope has failed, like any other: `ScopeViolation`. A run
+            // that is stopped for it ends with `SafetyViolation`.
+            Kind::SafetyViolation => exit::SAFETY,
             Kind::StateCorrupted => exit::CORRUPTED,
             Kind::Usage => exit::USAGE,
             Kind::YamlParseError

@@ -17,7 +17,7 @@ use crate::agents::process::{Signals, living_watchers};
 use crate::disk::mailbox::{ANSWERS, CLAIMED, Mailbox, RECORD, TASK, file_name, read_record};
 use crate::disk::order::Durability;
 use crate::disk::root::Root;
-use crate::disk::store::Runs;
+use crate::disk::store::{PATIENCE, Runs};
 use crate::run::record::Status;
 use crate::run::state::{RunState, RunStatus};
 use crate::spec::task::{AgentName, TaskName};
@@ -262,7 +262,7 @@ impl Drive<'_> {
     /// people to answer must be there to be answered.
     fn wait_for_questions(&self) {
         let run = self.runs.open(self.run_id);
-        drop(run.and_then(|run| run.lock(CHECK).map(drop)));
+        drop(run.and_then(|run| run.lock(PATIENCE).map(drop)));
     }
 
     fn say_left(&self, line: &str) {
