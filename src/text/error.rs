@@ -75,6 +75,7 @@ pub enum Kind {
     ProviderFailed,
     AuthenticationFailed,
     RateLimited,
+    PromptTooLong,
     PermissionDenied,
     NoRecording,
     StepFailed,

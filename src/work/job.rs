@@ -111,6 +111,7 @@ impl Planner<'_> {
                     system: Some(setup.agent.system.trim()).filter(|text| !text.is_empty()),
                     model: header.model.as_deref().or(setup.agent.model.as_deref()),
                     access: header.access.or(setup.agent.access).unwrap_or_default(),
+                    confined: self.catalogue.policy(&setup).confined(),
                     params: &merged(&setup.agent.params, &header.params),
                     tools: &setup.agent.tools,
                     prompt_file: Some(&prompt_file),

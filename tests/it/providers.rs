@@ -482,7 +482,7 @@ fn access_becomes_the_flags_of_each_program() {
         ("gemini", "read", vec!["--approval-mode", "plan"]),
         ("gemini", "full", vec!["--approval-mode", "yolo"]),
         ("qwen", "edit", vec!["--approval-mode", "auto-edit"]),
-        ("copilot", "full", vec!["--allow-all-tools"]),
+        ("copilot", "full", vec!["--allow-all"]),
         ("cursor-agent", "read", vec!["--mode", "plan"]),
         ("opencode", "read", vec!["--agent", "plan"]),
         ("aider", "read", vec!["--chat-mode", "ask"]),

@@ -18,6 +18,7 @@ use crate::agents::program::expand_home;
 use crate::disk::root::Root;
 use crate::spec::policy::scope::{Pattern, Scope, is_own};
 use crate::spec::policy::{Caps, Network, Policy, Sandbox};
+use crate::spec::provider::invocation::Confined;
 use crate::text::error::{Fault, Kind, Result};
 
 /// Of a git checkout, what is never open: each can make git run programs.
@@ -96,6 +97,16 @@ impl Policy {
         Some(Fault::new(Kind::InvalidSettings, message).hint(
             "`orch doctor` says what is there; `sandbox: landlock` runs with a warning instead",
         ))
+    }
+
+    /// Whether the kernel holds a program to this scope, so that the program's own checks are not
+    /// needed.
+    #[must_use]
+    pub fn confined(&self) -> Confined {
+        match self.confines() && self.held().is_ok_and(|held| held.enforced) {
+            true => Confined::Yes,
+            false => Confined::No,
+        }
     }
 
     fn held(&self) -> Result<Held> {

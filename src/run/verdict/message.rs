@@ -21,8 +21,8 @@ pub(super) fn tail(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// The last line that says something: one with `error` in it, else the last with a letter in it
-/// that is not a line of a stack trace.
+/// The last line that says something: a `"message"` of JSON, else one with `error` in it, else the
+/// last with a letter in it that is not a line of a stack trace.
 pub(super) fn last_meaningful_line(output: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(tail(output));
     let lines: Vec<String> = text
@@ -30,11 +30,24 @@ pub(super) fn last_meaningful_line(output: &[u8]) -> Option<String> {
         .map(clean)
         .filter(|line| says_something(line))
         .collect();
+    if let Some(message) = lines.iter().rev().find_map(|line| json_message(line)) {
+        return Some(message);
+    }
     let of_error = lines
         .iter()
         .rev()
         .find(|line| line.to_ascii_lowercase().contains("error"));
     of_error.or(lines.last()).cloned()
+}
+
+/// The text of a line `"message": "..."`, as it stands in JSON over several lines.
+fn json_message(line: &str) -> Option<String> {
+    let value = line
+        .strip_prefix("\"message\":")?
+        .trim()
+        .trim_end_matches(',');
+    let text: String = serde_json::from_str(value).ok()?;
+    Some(clean(&text)).filter(|text| says_something(text))
 }
 
 fn says_something(line: &str) -> bool {

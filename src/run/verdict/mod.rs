@@ -140,12 +140,23 @@ impl Found {
             &rules.session,
             &rules.input_tokens,
             &rules.output_tokens,
+            &rules.cached_tokens,
         ]
         .map(|rule| Finder::new(rule.as_ref()));
         let documents = for_each_document(kind, stdout, |document| {
             finders.iter_mut().for_each(|finder| finder.look(document));
         });
-        let [text, failed, error, denied, cost, session, input, output] = finders;
+        let [
+            text,
+            failed,
+            error,
+            denied,
+            cost,
+            session,
+            input,
+            output,
+            cached,
+        ] = finders;
         Found {
             text: rules.text.as_ref().map(|_| text.text().unwrap_or_default()),
             failed: failed.is_true(),
@@ -154,6 +165,7 @@ impl Found {
             usage: Usage {
                 input_tokens: input.count(),
                 output_tokens: output.count(),
+                cached_tokens: cached.count(),
                 cost_usd: cost.number(),
             },
             session: session.text(),
@@ -299,6 +311,9 @@ impl Case<'_> {
         let said = format!("`{}` failed: {message}", self.name);
         let more = [tail(self.seen.stderr), tail(self.unparsed())];
         for text in [message.as_bytes()].into_iter().chain(more) {
+            if self.config.too_long.matches(text) {
+                return too_long(&said);
+            }
             if let Some(line) = self.config.fatal.matching_line(text) {
                 return self.fatal(&said, &String::from_utf8_lossy(line));
             }
@@ -395,7 +410,9 @@ impl Case<'_> {
                 "timeout",
             ),
         };
-        let message = match last_meaningful_line(self.seen.stderr) {
+        let last = self.found.error.as_deref().map(clean);
+        let last = last.filter(|text| !text.is_empty());
+        let message = match last.or_else(|| last_meaningful_line(self.seen.stderr)) {
             Some(line) => format!("{message}; the last it said: {line}"),
             None => message,
         };
@@ -427,13 +444,20 @@ impl Case<'_> {
     }
 }
 
+/// The prompt does not fit: a longer wait or another key changes nothing.
+fn too_long(said: &str) -> Failure {
+    let fault = Fault::new(Kind::PromptTooLong, said).hint(
+        "give it less: a shorter task, fewer injected files, or a model with a larger context",
+    );
+    (Status::Failed, fault, Retry::No)
+}
+
 static AUTH: OnceLock<Regex> = OnceLock::new();
-const AUTH_SOURCE: &str =
-    r"(?i)\b401\b|unauthori[sz]ed|authenticat|api.?key|log(ged)? ?in|token|forbidden";
+const AUTH_SOURCE: &str = r"(?i)\b401\b|unauthori[sz]ed|authenticat|api.?key|log(ged)? ?in|(auth|access|bearer|oauth|invalid|expired|missing)[ _-]*token|token (is |has )?(invalid|expired)|forbidden";
 static QUOTA: OnceLock<Regex> = OnceLock::new();
 const QUOTA_SOURCE: &str = r"(?i)hit your .*limit|quota|credit balance";
 static WAIT: OnceLock<Regex> = OnceLock::new();
-const WAIT_SOURCE: &str = r#"(?i)(?:retry|try again|retrying)[-_ ]*(?:after|in|delay)["']?[:= ]+["']?(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?)?\b"#;
+const WAIT_SOURCE: &str = r#"(?i)(?:retry|try again)[-_ ]*(?:after|in|delay)["']?[:= ]+["']?(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?)?\b"#;
 
 fn regex(cell: &'static OnceLock<Regex>, source: &str) -> &'static Regex {
     // Invariant: the sources are constants of this file, and the tests use every one of them.

@@ -158,7 +158,7 @@ fn failures_of_every_preset_are_told_apart() {
         ("claude", 1, r#"{"type":"result","is_error":true,"result":"Invalid API key · Fix external API key"}"#, "", Auth, Retry::No, "Invalid API key"),
         ("claude", 0, r#"{"type":"result","is_error":true,"result":"Credit balance is too low"}"#, "", RateLimited, Retry::No, "Credit balance"),
         ("claude", 1, r#"{"type":"result","is_error":true,"result":"You've hit your session limit · resets 8pm (America/New_York)"}"#, "", RateLimited, Retry::No, "resets 8pm"),
-        ("claude", 1, r#"{"type":"result","is_error":true,"result":"Prompt is too long"}"#, "", ProviderFailed, Retry::No, "too long"),
+        ("claude", 1, r#"{"type":"result","is_error":true,"result":"Prompt is too long"}"#, "", Kind::PromptTooLong, Retry::No, "too long"),
         ("claude", 1, r#"{"type":"result","subtype":"error_max_budget_usd","is_error":true}"#, "", ProviderFailed, Retry::No, "error_max_budget_usd"),
         ("claude", 0, r#"{"type":"result","is_error":false,"result":"I could not.","permission_denials":[{"tool_name":"Write"},{"tool_name":"Write"},{"tool_name":"Bash"}]}"#, "", PermissionDenied, Retry::No, "Write, Bash"),
         ("claude", 0, "", "", ProviderFailed, Retry::No, "no answer"),
@@ -205,8 +205,7 @@ fn an_answer_about_authentication_is_no_authentication_failure() {
     let lines = "{\"type\":\"item.completed\",\"item\":{\"type\":\"agent_message\",\"text\":\"authentication 401\"}}\n";
     let verdict = run("codex", 1, lines, "something broke");
     assert_eq!(verdict.error.unwrap().kind, Kind::ProviderFailed);
-    let quoted =
-        r#"[{"type":"result","is_error":false,"result":"The log says:\n[API Error: 401]"}]"#;
+    let quoted = r#"[{"type":"result","is_error":false,"result":"The log says:\n[API Error: 401]\nI fixed it."}]"#;
     assert_eq!(run("qwen", 0, quoted, "").status, Status::Succeeded);
 }
 
@@ -333,4 +332,91 @@ fn control_characters_never_reach_a_message() {
         verdict.error.unwrap().message,
         "`bash` failed: exit code 1: bad thing"
     );
+}
+
+#[test]
+fn what_does_not_fit_is_not_called_a_login() {
+    let table = [
+        (
+            "claude",
+            1,
+            r#"{"type":"result","is_error":true,"result":"Prompt is too long: 250000 tokens > 200000 maximum"}"#,
+            "",
+        ),
+        (
+            "gemini",
+            144,
+            "",
+            "[API Error: The input token count (250000) exceeds the maximum number of tokens allowed (200000).]",
+        ),
+        (
+            "llm",
+            1,
+            "",
+            "Error: This model's maximum context length is 128000 tokens. However, your messages resulted in 250000 tokens.",
+        ),
+        (
+            "codex",
+            1,
+            r#"{"type":"turn.failed","error":{"message":"Your input exceeds the context window of this model."}}"#,
+            "",
+        ),
+    ];
+    for (name, code, stdout, stderr) in table {
+        let verdict = run(name, code, stdout, stderr);
+        let fault = verdict.error.unwrap();
+        assert_eq!(fault.kind, Kind::PromptTooLong, "{name}: {fault}");
+        assert_eq!(verdict.retry, Retry::No, "{name}");
+    }
+}
+
+#[test]
+fn a_success_that_is_none_is_found() {
+    let goose = |text: &str| {
+        format!(
+            r#"{{"messages":[{{"role":"assistant","content":[{{"type":"text","text":"{text}"}}]}}]}}"#
+        )
+    };
+    for (name, stdout) in [
+        ("goose", goose("Network error: Could not connect to the service")),
+        ("goose", goose("Ran into this error trying to compact: too much")),
+        ("qwen", r#"[{"type":"result","is_error":false,"result":"half an answer [API Error: Model stream ended without a finish reason.]"}]"#.to_owned()),
+    ] {
+        let verdict = run(name, 0, &stdout, "");
+        assert_eq!(verdict.status, Status::Failed, "{name}: {stdout}");
+    }
+}
+
+#[test]
+fn the_reason_is_the_message_and_a_used_up_quota_is_not_tried_again() {
+    let copilot = r#"{"type":"session.error","data":{"message":"Authentication failed (HTTP 401)"}}
+{"type":"result","sessionId":"c","exitCode":1}"#;
+    let fault = run("copilot", 1, copilot, "").error.unwrap();
+    assert_eq!(fault.kind, Kind::AuthenticationFailed);
+    assert!(fault.message.contains("HTTP 401"), "{fault}");
+
+    let gemini = "{\n  \"error\": {\n    \"type\": \"Error\",\n    \"message\": \"it broke\",\n    \"code\": 1\n  }\n}\n";
+    let fault = run("gemini", 1, "", gemini).error.unwrap();
+    assert!(fault.message.ends_with("it broke"), "{fault}");
+
+    let quota =
+        "Error: You exceeded your current quota, please check your plan and billing details.";
+    assert_eq!(run("llm", 1, "", quota).retry, Retry::No);
+    for passing in ["Error: Connection refused", "500 Internal Server Error"] {
+        assert!(
+            matches!(run("llm", 1, "", passing).retry, Retry::After(_)),
+            "{passing}"
+        );
+    }
+    let own = "litellm.RateLimitError: slow down\nRetrying in 0.2 seconds...\n";
+    assert_eq!(run("aider", 0, own, "").retry, Retry::After(None));
+    let stuck = r#"{"type":"error","message":"Reconnecting... 4/5"}"#;
+    let late = Exit::TimedOut {
+        idle: false,
+        after: Duration::from_secs(60),
+    };
+    let fault = with(&UserProviders::new(), "codex", late, stuck, "")
+        .error
+        .unwrap();
+    assert!(fault.message.ends_with("Reconnecting... 4/5"), "{fault}");
 }

@@ -61,6 +61,8 @@ pub struct ResultRules {
     pub input_tokens: Option<Rule>,
     /// Tokens written.
     pub output_tokens: Option<Rule>,
+    /// Tokens read from a cache.
+    pub cached_tokens: Option<Rule>,
 }
 
 /// What counts as success, beyond the exit code.
@@ -120,6 +122,26 @@ impl<T> PerAccess<T> {
 /// Variables to set.
 pub type Env = BTreeMap<String, String>;
 
+/// What is different where the kernel holds a program to its scope: its own prompts and its own
+/// sandbox are then in the way.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WhenConfined {
+    /// Arguments for each access, instead of the usual ones.
+    pub access: PerAccess<Vec<Template>>,
+    /// Variables that are set for it.
+    pub set_env: Env,
+}
+
+impl WhenConfined {
+    fn over(self, base: WhenConfined) -> WhenConfined {
+        WhenConfined {
+            access: self.access.over(base.access),
+            set_env: merged(base.set_env, self.set_env),
+        }
+    }
+}
+
 /// A provider as a file describes it. Everything may be missing.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -143,6 +165,8 @@ pub struct Entry {
     pub transient: Option<LoosePatterns>,
     /// Failures that stay: never retried.
     pub fatal: Option<LoosePatterns>,
+    /// Failures of a prompt that is too long for the model: never retried.
+    pub too_long: Option<LoosePatterns>,
     /// Arguments for each access.
     pub access: PerAccess<Vec<Template>>,
     /// Variables for each access.
@@ -166,10 +190,15 @@ pub struct Entry {
     pub takes_system: Option<bool>,
     /// Arguments that carry the model, used if there is one.
     pub model: Option<Vec<Template>>,
-    /// Arguments that carry the tools as `${TOOLS}`, used if there are any.
+    /// Arguments that carry the tools as `${TOOLS}`, and as they are written, patterns included, as
+    /// `${TOOL_PATTERNS}`; used if there are any.
     pub tools: Option<Vec<Template>>,
     /// It prints while it works, so that silence means something.
     pub idle: Option<bool>,
+    /// A prompt that begins with one of these would be a command of the program.
+    pub commands_start_with: Option<Vec<String>>,
+    /// What is different where the kernel holds the program to its scope.
+    pub when_confined: WhenConfined,
 }
 
 /// A provider that is ready to be used.
@@ -184,6 +213,7 @@ pub struct ProviderConfig {
     pub success: Success,
     pub transient: LoosePatterns,
     pub fatal: LoosePatterns,
+    pub too_long: LoosePatterns,
     pub access: PerAccess<Vec<Template>>,
     pub access_env: PerAccess<Env>,
     pub env: Vec<String>,
@@ -197,6 +227,8 @@ pub struct ProviderConfig {
     pub model: Vec<Template>,
     pub tools: Vec<Template>,
     pub idle: bool,
+    pub commands_start_with: Vec<String>,
+    pub when_confined: WhenConfined,
 }
 
 impl Entry {
@@ -213,6 +245,7 @@ impl Entry {
             success: self.success.or(base.success),
             transient: self.transient.or(base.transient),
             fatal: self.fatal.or(base.fatal),
+            too_long: self.too_long.or(base.too_long),
             access: self.access.over(base.access),
             access_env: self.access_env.over(base.access_env),
             env: self.env.or(base.env),
@@ -226,6 +259,8 @@ impl Entry {
             model: self.model.or(base.model),
             tools: self.tools.or(base.tools),
             idle: self.idle.or(base.idle),
+            commands_start_with: self.commands_start_with.or(base.commands_start_with),
+            when_confined: self.when_confined.over(base.when_confined),
         }
     }
 
@@ -253,6 +288,7 @@ impl Entry {
             success: self.success.unwrap_or_default(),
             transient: self.transient.unwrap_or_default(),
             fatal: self.fatal.unwrap_or_default(),
+            too_long: self.too_long.unwrap_or_default(),
             access: self.access,
             access_env: self.access_env,
             env: self.env.unwrap_or_default(),
@@ -266,6 +302,8 @@ impl Entry {
             model: self.model.unwrap_or_default(),
             tools: self.tools.unwrap_or_default(),
             idle: self.idle.unwrap_or(false),
+            commands_start_with: self.commands_start_with.unwrap_or_default(),
+            when_confined: self.when_confined,
         };
         config.check(name)?;
         Ok(config)
@@ -291,6 +329,7 @@ impl ResultRules {
             session: self.session.or(base.session),
             input_tokens: self.input_tokens.or(base.input_tokens),
             output_tokens: self.output_tokens.or(base.output_tokens),
+            cached_tokens: self.cached_tokens.or(base.cached_tokens),
         }
     }
 }
@@ -344,7 +383,11 @@ impl ProviderConfig {
             );
         }
         for (place, args) in self.places() {
-            for (key, home) in [("SYSTEM", "system"), ("TOOLS", "tools")] {
+            for (key, home) in [
+                ("SYSTEM", "system"),
+                ("TOOLS", "tools"),
+                ("TOOL_PATTERNS", "tools"),
+            ] {
                 if place != home && args.iter().any(|arg| arg.mentions(key)) {
                     return Err(bad(format!("`${{{key}}}` in `{place}`"))
                         .hint(format!("it has a value only in `{home}`")));

@@ -31,6 +31,8 @@ pub struct Request<'a> {
     pub model: Option<&'a str>,
     /// How much it may do.
     pub access: Access,
+    /// Whether the kernel holds it to its scope.
+    pub confined: Confined,
     /// Values for placeholders.
     pub params: &'a Map<String, Value>,
     /// The tools that it may use.
@@ -39,6 +41,16 @@ pub struct Request<'a> {
     pub prompt_file: Option<&'a str>,
     /// How the prompt goes in, if the step says so.
     pub prompt_via: Option<PromptVia>,
+}
+
+/// Whether the kernel holds a program to its scope.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Confined {
+    /// It does.
+    Yes,
+    /// It does not: the program's own checks are all there is.
+    #[default]
+    No,
 }
 
 /// What the program's standard input is.
@@ -95,6 +107,9 @@ pub fn build(request: &Request<'_>) -> Result<Invocation, Fault> {
     if let Some(more) = config.access_env.of(request.access) {
         set_env.extend(more.clone());
     }
+    if request.confined == Confined::Yes {
+        set_env.extend(config.when_confined.set_env.clone());
+    }
     let (argv, shown) = line
         .args
         .into_iter()
@@ -136,12 +151,20 @@ fn via(request: &Request<'_>) -> Result<PromptVia, Fault> {
     }
 }
 
+/// What goes in front of a prompt that would otherwise be a command of the program.
+const NOT_A_COMMAND: &str = "Task:\n";
+
 fn prompt_sent<'a>(request: &Request<'a>) -> Cow<'a, str> {
-    match request.system.filter(|text| !text.trim().is_empty()) {
+    let prompt = match request.system.filter(|text| !text.trim().is_empty()) {
         Some(system) if request.config.takes_system && request.config.system.is_empty() => {
             Cow::Owned(format!("{}\n\n{}", system.trim_end(), request.prompt))
         }
         _ => Cow::Borrowed(request.prompt),
+    };
+    let mut starts = request.config.commands_start_with.iter();
+    match starts.any(|start| prompt.trim_start().starts_with(start)) {
+        true => Cow::Owned(format!("{NOT_A_COMMAND}{prompt}")),
+        false => prompt,
     }
 }
 
@@ -222,7 +245,11 @@ impl<'a> Line<'a> {
         if self.value("model").is_some() {
             self.extend(&config.model, "model")?;
         }
-        if let Some(args) = config.access.of(request.access) {
+        let when_confined = match request.confined {
+            Confined::Yes => config.when_confined.access.of(request.access),
+            Confined::No => None,
+        };
+        if let Some(args) = when_confined.or(config.access.of(request.access)) {
             self.extend(args, "access")?;
         }
         if request.system.is_some_and(|text| !text.trim().is_empty()) {
@@ -292,7 +319,8 @@ impl<'a> Line<'a> {
         }
         let value = match key {
             "PROMPT_FILE" => Some(request.prompt_file.unwrap_or("${PROMPT_FILE}").to_owned()),
-            "TOOLS" => Some(request.tools.join(",")),
+            "TOOLS" => Some(tool_names(request.tools)),
+            "TOOL_PATTERNS" => Some(request.tools.join(",")),
             key => self.value(key),
         };
         let value = value.ok_or_else(|| self.missing(key, place))?;
@@ -345,6 +373,18 @@ impl<'a> Line<'a> {
             super::FILE
         ))
     }
+}
+
+/// The tools without the patterns behind their names: `Bash(git *)` is `Bash`. Each once.
+fn tool_names(tools: &[String]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for tool in tools {
+        let name = tool.split('(').next().unwrap_or_default().trim();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(",")
 }
 
 /// A value as an argument: text as it is, everything else as compact JSON.

@@ -13,6 +13,7 @@ struct Ask<'a> {
     params: Value,
     tools: &'a [&'a str],
     file: Option<&'a str>,
+    confined: Confined,
 }
 
 impl Default for Ask<'_> {
@@ -25,6 +26,7 @@ impl Default for Ask<'_> {
             params: json!({}),
             tools: &[],
             file: Some("/p"),
+            confined: Confined::No,
         }
     }
 }
@@ -41,6 +43,7 @@ fn ask(name: &str, user: &UserProviders, ask: &Ask<'_>) -> Result<Invocation, Fa
         system: ask.system,
         model: ask.model,
         access: ask.access,
+        confined: ask.confined,
         params: ask.params.as_object().unwrap(),
         tools: &tools,
         prompt_file: ask.file,
@@ -57,7 +60,7 @@ fn every_preset_is_called_with_its_real_flags() {
     let table = [
         (
             "claude",
-            "claude -p --output-format json --model M --permission-mode acceptEdits",
+            "claude -p --output-format stream-json --verbose --model M --permission-mode acceptEdits",
         ),
         (
             "codex",
@@ -79,7 +82,7 @@ fn every_preset_is_called_with_its_real_flags() {
         ),
         (
             "aider",
-            "aider --yes-always --no-stream --no-pretty --no-check-update --analytics-disable \
+            "aider --yes-always --no-stream --no-pretty --no-check-update --analytics-disable --no-git --no-show-release-notes \
              --message-file /p --model M --no-auto-commits --no-suggest-shell-commands",
         ),
         ("llm", "llm --json -m M"),
@@ -117,7 +120,7 @@ fn access_is_said_in_the_providers_own_words() {
         ("codex", Access::Full, "-s danger-full-access"),
         ("gemini", Access::Full, "--approval-mode yolo"),
         ("opencode", Access::Full, "--auto"),
-        ("copilot", Access::Full, "--allow-all-tools"),
+        ("copilot", Access::Full, "--allow-all"),
     ];
     for (name, access, end) in table {
         let asked = Ask {
@@ -170,7 +173,7 @@ fn tools_are_passed_on_where_there_is_a_flag() {
     assert!(
         claude
             .argv
-            .ends_with(&["--tools".into(), "Read,Grep".into()])
+            .ends_with(&["--tools", "Read,Grep", "--allowedTools", "Read,Grep"].map(String::from))
     );
     let codex = ask("codex", &UserProviders::new(), &asked).unwrap();
     assert!(codex.notes[0].contains("`tools`"));
@@ -376,4 +379,78 @@ fn the_file_is_named_once_it_is_there() {
     .unwrap();
     assert_eq!(made.argv, ["bash", "${PROMPT_FILE}"]);
     assert!(made.wants_prompt_file);
+}
+
+#[test]
+fn a_program_that_the_kernel_holds_is_not_held_twice() {
+    let table = [
+        ("claude", "--permission-mode bypassPermissions"),
+        ("codex", "-s danger-full-access"),
+        ("gemini", "--approval-mode yolo"),
+        ("qwen", "--approval-mode yolo"),
+        ("copilot", "--allow-all"),
+        ("opencode", "--auto"),
+        ("cursor-agent", "--force --sandbox disabled"),
+    ];
+    for (name, flags) in table {
+        let asked = |confined| {
+            let asked = Ask {
+                confined,
+                ..Ask::default()
+            };
+            ask(name, &UserProviders::new(), &asked).unwrap()
+        };
+        let line = |confined| asked(confined).argv.join(" ");
+        assert!(line(Confined::Yes).ends_with(flags), "{name}");
+        assert!(!line(Confined::No).ends_with(flags), "{name}");
+    }
+    let root = Ask {
+        confined: Confined::Yes,
+        access: Access::Full,
+        ..Ask::default()
+    };
+    let claude = ask("claude", &UserProviders::new(), &root).unwrap();
+    assert_eq!(
+        claude.set_env.get("IS_SANDBOX").map(String::as_str),
+        Some("1")
+    );
+}
+
+#[test]
+fn a_prompt_is_never_a_command_of_the_program() {
+    for (name, prompt) in [
+        ("claude", "/help me"),
+        ("claude", "  /clear"),
+        ("aider", "!rm -rf x"),
+        ("aider", "/run ls"),
+        ("gemini", "/quit"),
+        ("qwen", "/quit"),
+    ] {
+        let asked = Ask {
+            prompt,
+            ..Ask::default()
+        };
+        let sent = ask(name, &UserProviders::new(), &asked)
+            .unwrap()
+            .prompt_sent;
+        assert_eq!(sent, format!("Task:\n{prompt}"), "{name}");
+    }
+    let plain = ask("claude", &UserProviders::new(), &Ask::default()).unwrap();
+    assert_eq!(plain.prompt_sent, "do it");
+}
+
+#[test]
+fn patterns_of_tools_are_allowed_and_their_tools_are_there() {
+    let asked = Ask {
+        tools: &["Read", "Bash(git *)", "Bash(make test)"],
+        ..Ask::default()
+    };
+    let argv = ask("claude", &UserProviders::new(), &asked).unwrap().argv;
+    let tools = [
+        "--tools",
+        "Read,Bash",
+        "--allowedTools",
+        "Read,Bash(git *),Bash(make test)",
+    ];
+    assert!(argv.ends_with(&tools.map(str::to_owned)), "{argv:?}");
 }

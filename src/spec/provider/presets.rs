@@ -39,17 +39,22 @@ static PRESETS: [Preset; 12] = [
     preset("bash", include_str!("presets/bash.yaml")),
 ];
 
-/// What every service of this kind says when it is busy, and when asking again is of no use.
+/// What every service of this kind says when it is busy, when asking again is of no use, and when the
+/// prompt does not fit.
 /// Presets that talk to a model share it.
 const COMMON: &str = r#"
 transient:
-  - '\b(429|503|529)\b'
+  - '\b(429|500|502|503|504|529)\b'
   - 'rate.?limit'
   - 'too many requests'
   - 'overloaded'
   - 'high demand'
   - 'temporarily (limiting|unavailable)'
   - 'resource_exhausted'
+  - 'connection (refused|reset|error)'
+  - 'econn(refused|reset)'
+  - 'could not connect'
+  - 'internal server error'
 fatal:
   - '\b401\b'
   - 'unauthorized'
@@ -58,10 +63,17 @@ fatal:
   - 'not logged in'
   - 'credit balance'
   - 'insufficient_quota'
-  - 'prompt is too long'
-  - 'context_length'
+  - 'exceeded your current quota'
   - 'hit your (session|usage|weekly)? ?limit'
   - 'terminalquotaerror'
+too_long:
+  - 'prompt is too long'
+  - 'context_length'
+  - 'context (window|length|limit)'
+  - 'maximum context'
+  - 'exceeds? the (maximum|limit).*tokens?'
+  - 'too many (input )?tokens'
+  - 'input token count'
 "#;
 
 /// The names of the presets.

@@ -16,6 +16,7 @@ pub const RESERVED: &[&str] = &[
     "PROMPT_FILE",
     "SYSTEM",
     "TOOLS",
+    "TOOL_PATTERNS",
     "INPUT_FILE",
     "OUTPUT_FILE",
     "STATE_FILE",

@@ -201,6 +201,7 @@ fn called(
         system: Some(agent.system.trim()).filter(|text| !text.is_empty()),
         model: header.model.as_deref().or(agent.model.as_deref()),
         access: header.access.or(agent.access).unwrap_or_default(),
+        confined: policy(view, setup)?.confined(),
         params: &params,
         tools: &agent.tools,
         prompt_file: Some(&prompt_file),
