@@ -5,6 +5,7 @@
 //! nobody else moves or writes them. Starts no process, and decides nothing about a run.
 
 pub mod globs;
+pub(crate) mod hash;
 pub mod lock;
 pub mod mailbox;
 pub mod order;

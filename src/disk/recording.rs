@@ -8,9 +8,9 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 
 use crate::disk::safety::Dir;
+use crate::text::canonical;
 use crate::text::error::{Fault, Kind};
 
 /// The folder, which no agent's can be: `_` is not in their names.
@@ -63,7 +63,7 @@ impl Recording {
             self.system,
             self.prompt
         ]);
-        format!("{:x}", Sha256::digest(key.to_string()))
+        canonical::sha256(key.to_string().as_bytes())
     }
 
     fn answers(&self, question: &Question<'_>) -> bool {

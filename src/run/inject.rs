@@ -3,7 +3,7 @@
 //! Pure text: the files were matched and read by others. What comes from a file is never substituted
 //! or parsed, and a file's name cannot break out of its line.
 
-use crate::run::output::boundary;
+use crate::text::cut;
 use crate::text::error::{Fault, Kind};
 
 /// The most bytes that are injected, headers and list included.
@@ -144,10 +144,10 @@ fn fitting(bytes: &[u8], room: usize) -> (String, usize) {
     let mut used = 0;
     for chunk in bytes.utf8_chunks() {
         let valid = chunk.valid();
-        let take = boundary(valid, room.saturating_sub(text.len()));
-        text.push_str(&valid[..take]);
-        used += take;
-        if take < valid.len() {
+        let taken = cut::head(valid, room.saturating_sub(text.len()));
+        text.push_str(taken);
+        used += taken.len();
+        if taken.len() < valid.len() {
             break;
         }
         if chunk.invalid().is_empty() {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::run::json_answer::{self, Source};
 use crate::run::schema::Schema;
 use crate::text::canonical::MAX_JSON_DEPTH;
+use crate::text::cut;
 use crate::text::error::{Fault, Kind};
 
 /// The most text that is kept in the state.
@@ -121,17 +122,8 @@ fn first_text(bytes: &[u8], limit: usize) -> (String, bool) {
     let looked_at = &bytes[..bytes.len().min(limit + 4)];
     let mut text = String::from_utf8_lossy(looked_at).into_owned();
     let cut = text.len() > limit || looked_at.len() < bytes.len();
-    text.truncate(boundary(&text, limit));
+    text.truncate(cut::boundary(&text, limit));
     (text, cut)
-}
-
-/// The last place between two characters that is not behind `limit`.
-pub(crate) fn boundary(text: &str, limit: usize) -> usize {
-    let places = (0..=limit.min(text.len())).rev();
-    places
-        .into_iter()
-        .find(|&at| text.is_char_boundary(at))
-        .unwrap_or(0)
 }
 
 fn lines(bytes: &[u8]) -> Captured {

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::spec::task::AgentName;
+use crate::text::cut;
 use crate::text::error::{Fault, exit};
 
 /// How much of the answer a record carries.
@@ -205,17 +206,8 @@ pub fn excerpt(bytes: &[u8]) -> (String, bool) {
     if bytes.len() <= EXCERPT_BYTES {
         return (String::from_utf8_lossy(bytes).into_owned(), false);
     }
-    let head = &bytes[..char_boundary(bytes, EXCERPT_BYTES)];
+    let head = &bytes[..cut::boundary(bytes, EXCERPT_BYTES)];
     (String::from_utf8_lossy(head).into_owned(), true)
-}
-
-/// The last place at or before `limit` that is not inside a UTF-8 sequence.
-fn char_boundary(bytes: &[u8], limit: usize) -> usize {
-    let continues = |at: usize| bytes[at] & 0b1100_0000 == 0b1000_0000;
-    (limit.saturating_sub(3)..=limit)
-        .rev()
-        .find(|&at| !continues(at))
-        .unwrap_or(limit)
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use cel::{Context, Env, ExecutionError, Value as Cel};
 use serde_json::Value;
 
 use crate::spec::scope::Scope;
+use crate::text::cut;
 use crate::text::error::{Fault, Kind};
 
 mod convert;
@@ -37,6 +38,9 @@ use names::{Names, Need, Part};
 /// Deep enough for [`MAX_TOKENS`] nested calls of parser and evaluator in a debug build, with half of
 /// it to spare. Pages that are never touched cost nothing.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
+
+/// The longest value that a message or a trace shows, in characters.
+const MAX_SHOWN: usize = 120;
 
 /// What sort of fault an expression has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +138,7 @@ impl Trace {
         match &self.outcome {
             Ok(Value::Bool(truth)) => Ok(*truth),
             Ok(other) => {
-                let shown = shorten(&other.to_string());
+                let shown = cut::ellipsis(&other.to_string(), MAX_SHOWN).into_owned();
                 let message = format!("a guard must be true or false, and this is {shown}");
                 Err(ExprFault::new(FaultKind::Type, message))
             }
@@ -147,18 +151,10 @@ impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text: Vec<&str> = self.text.split_whitespace().collect();
         let outcome = match &self.outcome {
-            Ok(value) => shorten(&value.to_string()),
+            Ok(value) => cut::ellipsis(&value.to_string(), MAX_SHOWN).into_owned(),
             Err(fault) => format!("error: {}", fault.message),
         };
         write!(f, "{} => {outcome}", text.join(" "))
-    }
-}
-
-/// A long text cut for a line of the log.
-fn shorten(text: &str) -> String {
-    match text.char_indices().nth(120) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! "Did you mean": the nearest known word to one that is not known.
 //!
-//! Pure arithmetic on two words; it never decides anything, it only words a hint.
+//! Pure arithmetic on two words; it only words a hint.
 
-/// The candidate nearest to `word`, if it is near enough to be a slip of the finger.
+/// The candidate nearest to `word`, if it is near enough to be a typing error.
 #[must_use]
 pub fn suggest<'a, I>(word: &str, candidates: I) -> Option<&'a str>
 where
@@ -27,25 +27,14 @@ pub fn hint(word: &str, candidates: &[&str]) -> Option<String> {
     (!candidates.is_empty()).then(|| format!("known here: `{}`", candidates.join("`, `")))
 }
 
-/// Edit distance where a swap of two neighbours counts as one edit; case does not count.
+/// How many edits lie between two words, where a swap of two neighbours is one edit and case does
+/// not count. Only the beginning of a long word is compared.
 fn distance(a: &str, b: &str) -> usize {
-    let a: Vec<char> = a.chars().take(64).flat_map(char::to_lowercase).collect();
-    let b: Vec<char> = b.chars().take(64).flat_map(char::to_lowercase).collect();
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let same = usize::from(a[i - 1] != b[j - 1]);
-            let mut best = (last[j] + 1).min(row[j - 1] + 1).min(last[j - 1] + same);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(before[j - 2] + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
+    let start = |word: &str| -> String {
+        let start = word.chars().take(64);
+        start.flat_map(char::to_lowercase).collect()
+    };
+    strsim::osa_distance(&start(a), &start(b))
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use std::io::Write;
 use std::sync::Arc;
 
 use serde_json::Map;
-use sha2::{Digest, Sha256};
 
 use crate::disk::mailbox::{ANSWERS, AgentBox, Answer, CLAIMED, Mailbox, OUT, TASK, file_name};
 use crate::disk::order::{Point, at};
@@ -23,6 +22,7 @@ use crate::run::state::{
 };
 use crate::spec::task::{AgentName, Header, TaskName, render};
 use crate::spec::workflow::model::StepId;
+use crate::text::canonical;
 use crate::text::error::{Fault, Kind, Result};
 use crate::work::clock::now;
 use crate::work::pinned::PinnedRun;
@@ -168,7 +168,7 @@ impl Dispatcher<'_> {
         let file = FileEntry {
             path: format!("artifacts/{HUMAN}/{}{OUT}", pending.task),
             bytes: answer.text.len() as u64,
-            sha256: format!("{:x}", Sha256::digest(answer.text)),
+            sha256: canonical::sha256(answer.text.as_bytes()),
         };
         record.files = vec![file.clone()];
         let wanted = flow::wanted_on_answer(&self.pinned.workflow, &state, pending, reply.as_ref());

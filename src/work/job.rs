@@ -19,6 +19,7 @@ use crate::spec::provider::Provider;
 use crate::spec::provider::invocation::{self, Invocation, Request};
 use crate::spec::settings::Settings;
 use crate::spec::task::{AgentName, Header, MAX_HOPS, MAX_TASK_BYTES, Task, TaskName, render};
+use crate::text::cut;
 use crate::text::error::{Fault, Kind, Result};
 use crate::work::document::Document;
 
@@ -241,16 +242,16 @@ impl Chain {
             ..Header::default()
         };
         let heading = format!("\n\n--- answer of {agent} ---\n\n");
-        let cut = format!("\n[cut here; the whole answer is artifacts/{from}.out]\n");
-        let room = MAX_TASK_BYTES.saturating_sub(request.len() + heading.len() + cut.len() + 4096);
+        let note = format!("\n[cut here; the whole answer is artifacts/{from}.out]\n");
+        let room = MAX_TASK_BYTES.saturating_sub(request.len() + heading.len() + note.len() + 4096);
         let mut body = String::with_capacity(request.len() + answer.len().min(room) + 256);
         body.push_str(request.trim_end());
         body.push_str(&heading);
         if answer.len() <= room {
             body.push_str(answer);
         } else {
-            body.push_str(&answer[..floor_char_boundary(answer, room)]);
-            body.push_str(&cut);
+            body.push_str(cut::head(answer, room));
+            body.push_str(&note);
         }
         render(&header, &body)
     }
@@ -301,13 +302,4 @@ pub(crate) fn merged(
     let mut all = agent.clone();
     all.extend(task.iter().map(|(key, value)| (key.clone(), value.clone())));
     all
-}
-
-/// The last place at or before `limit` where a character begins.
-fn floor_char_boundary(text: &str, limit: usize) -> usize {
-    let limit = limit.min(text.len());
-    (0..=limit)
-        .rev()
-        .find(|at| text.is_char_boundary(*at))
-        .unwrap_or(0)
 }

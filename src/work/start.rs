@@ -19,7 +19,7 @@ use crate::disk::store::{Runs, Spec};
 use crate::run::flow;
 use crate::spec::policy::Policy;
 use crate::spec::workflow::model::{Step, Work};
-use crate::spec::workflow::{self, Cel, Workflow};
+use crate::spec::workflow::{self, Workflow};
 use crate::text::error::{Fault, Kind, Result};
 
 /// The id of a run that begins now: `YYYYMMDDTHHMMSSZ-<workflow>-xxxx`.
@@ -73,7 +73,7 @@ pub fn load_workflow(root: &Path, word: &str) -> Result<(Workflow, Spec)> {
     let folder = Folder::open(root)?;
     let found = specs::find(root, word)?;
     let recorder = Recorder::new(&folder)?;
-    let checked = workflow::check(&found.file, &found.text, &recorder, &Cel);
+    let checked = workflow::check(&found.file, &found.text, &recorder);
     let clean = checked.report.is_clean();
     let Some(workflow) = checked.workflow.filter(|_| clean) else {
         return Err(Fault::new(

@@ -270,13 +270,12 @@ fn only_disk_and_agents_open_files_by_path() {
         "File::create(",
         "OpenOptions::new(",
     ];
-    // `init` and `demo` make a root, `run` and `send` read a file that the user names, the archive is
+    // `init` and `demo` make a root, `input` reads a file that the user names, the archive is
     // written where the user says, `reset` empties a folder, `doctor` looks at the system.
     let commands = [
         "ui/commands/init.rs",
         "ui/commands/demo",
-        "ui/commands/run.rs",
-        "ui/commands/send.rs",
+        "ui/commands/input.rs",
         "ui/commands/clean_processed/archive.rs",
         "ui/commands/reset.rs",
         "ui/commands/doctor/",

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::spec::workflow::{Cel, check};
+use crate::spec::workflow::check;
 
 const WORKFLOW: &str = "version: \"1\"\nname: w\nsteps:\n  - {name: a, agent: coder, input_file: specs/prompts/p.md}\n  - {name: b, command: [x], dir: app, output_capture: json, output_schema: specs/schemas/s.json}\n";
 
@@ -61,7 +61,7 @@ fn a_run_keeps_what_was_read_and_needs_nothing_else() {
     let temp = root();
     let folder = Folder::open(temp.path()).unwrap();
     let recorder = Recorder::new(&folder).unwrap();
-    let first = check("w.yaml", WORKFLOW, &recorder, &Cel);
+    let first = check("w.yaml", WORKFLOW, &recorder);
     assert!(first.report.is_clean(), "{}", first.report.render());
     let used = recorder.used();
     let names: Vec<&str> = used.keys().map(String::as_str).collect();
@@ -78,7 +78,7 @@ fn a_run_keeps_what_was_read_and_needs_nothing_else() {
     assert_eq!(used["specs/prompts/p.md"], b"Do it.");
     drop(temp);
     let pinned = Pinned::new(used).unwrap();
-    let again = check("w.yaml", WORKFLOW, &pinned, &Cel);
+    let again = check("w.yaml", WORKFLOW, &pinned);
     assert_eq!(first.report, again.report);
     assert_eq!(pinned.agents(), ["coder"]);
     assert_eq!(pinned.default_provider().as_deref(), Some("mine"));

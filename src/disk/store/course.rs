@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{RunDir, Spec, spec};
 use crate::disk::specs::Pinned;
 use crate::run::state::{Event, RunState};
-use crate::spec::workflow::{self, Cel, Workflow};
+use crate::spec::workflow::{self, Workflow};
 use crate::text::error::{Fault, Kind, Result};
 
 /// The workflows of a run, from its first to its latest.
@@ -103,7 +103,7 @@ pub(super) fn named(variables: &Map<String, Value>) -> Option<&str> {
 pub(crate) fn workflow_of(spec: &Spec) -> std::result::Result<Workflow, String> {
     let text = String::from_utf8_lossy(spec.workflow_bytes());
     let pinned = Pinned::new(spec.files.clone()).map_err(|fault| fault.message)?;
-    let checked = workflow::check(&spec.workflow, &text, &pinned, &Cel);
+    let checked = workflow::check(&spec.workflow, &text, &pinned);
     let fault = checked.report.fault();
     match (checked.workflow, fault) {
         (Some(workflow), None) => Ok(workflow),

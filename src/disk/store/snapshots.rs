@@ -4,12 +4,12 @@
 //! missing, changed or replaced was tampered with. What a crash left of an event that never happened
 //! is removed before the step is run again.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 
 use rustix::fs::FileType;
-use sha2::{Digest, Sha256};
 
 use super::{RunDir, open_below};
+use crate::disk::hash::sha256;
 use crate::disk::order::{Disk, Point, at};
 use crate::disk::safety::Dir;
 use crate::run::state::RunState;
@@ -98,13 +98,5 @@ fn file_name(name: &str) -> String {
 }
 
 fn hash(dir: &Dir, path: &str) -> io::Result<String> {
-    let mut file = open_below(dir, path)?;
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 16 * 1024];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(format!("{:x}", hash.finalize())),
-            read => hash.update(&buffer[..read]),
-        }
-    }
+    Ok(sha256(&open_below(dir, path)?)?.1)
 }

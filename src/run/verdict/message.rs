@@ -2,7 +2,8 @@
 //!
 //! What comes out is safe to show: no control characters, no escape sequences, at most 500 bytes.
 
-use crate::text::clean::is_harmful;
+use crate::text::clean::clean_line;
+use crate::text::cut;
 
 /// The longest line that is quoted.
 const MAX_BYTES: usize = 500;
@@ -55,43 +56,15 @@ fn says_something(line: &str) -> bool {
     !is_frame && line.chars().any(char::is_alphanumeric)
 }
 
-/// Text without escape sequences and control characters, on one line, shortened.
+/// Text that is safe to show, on one line, shortened.
 pub(super) fn clean(text: &str) -> String {
-    let mut out = String::new();
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\u{1b}' => skip_escape(&mut chars),
-            '\n' | '\t' => out.push(' '),
-            c if is_harmful(c) => {}
-            c => out.push(c),
-        }
-        if out.len() > MAX_BYTES {
-            return shorten(&out);
-        }
+    let line = clean_line(text);
+    let line = line.trim();
+    if line.len() <= MAX_BYTES {
+        return line.to_owned();
     }
-    out.trim().to_owned()
-}
-
-fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    match chars.next() {
-        Some('[') => {
-            let _ = chars.find(|c| ('\u{40}'..='\u{7e}').contains(c));
-        }
-        Some(']') => {
-            let _ = chars.find(|c| matches!(c, '\u{7}' | '\u{1b}'));
-            let _ = chars.next_if_eq(&'\\');
-        }
-        _ => {}
-    }
-}
-
-fn shorten(text: &str) -> String {
-    let end = (0..=MAX_BYTES - '…'.len_utf8())
-        .rev()
-        .find(|&at| text.is_char_boundary(at))
-        .unwrap_or(0);
-    format!("{}…", text[..end].trim())
+    let kept = cut::head(line, MAX_BYTES - '…'.len_utf8());
+    format!("{}…", kept.trim_end())
 }
 
 #[cfg(test)]

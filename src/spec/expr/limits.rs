@@ -19,7 +19,7 @@ pub(super) const LOOP: &str = "_lp_";
 /// Checks the limits; gives back the text for the parser.
 pub(super) fn check(text: &str) -> Result<String, ExprFault> {
     if text.trim().is_empty() {
-        return Err(ExprFault::new(FaultKind::Load, "the expression is empty").hint("write `true`"));
+        return Err(ExprFault::new(FaultKind::Load, "it is empty").hint("write `true`"));
     }
     if text.len() > MAX_BYTES {
         let message = format!(

@@ -11,7 +11,7 @@ use super::fields::WORKFLOW;
 use super::load::{self, Loaded};
 use super::model::*;
 use super::problem::{Gather, Report};
-use super::{Guards, Specs, check_files, check_vars, conform};
+use super::{Specs, check_files, check_vars, conform};
 use crate::text::suggest;
 use crate::text::yaml::tree::{self, Content};
 
@@ -26,7 +26,7 @@ pub struct Checked {
 
 /// Checks the text of a workflow file; `file` is what messages call it.
 #[must_use]
-pub fn check(file: &str, text: &str, specs: &dyn Specs, guards: &dyn Guards) -> Checked {
+pub fn check(file: &str, text: &str, specs: &dyn Specs) -> Checked {
     let mut out = Gather::new(file, text);
     let (root, faults) = tree::tree(text);
     for fault in faults {
@@ -53,7 +53,7 @@ pub fn check(file: &str, text: &str, specs: &dyn Specs, guards: &dyn Guards) -> 
             report: out.finish(None),
         };
     };
-    let proven = whole(&loaded, &mut out, specs, guards);
+    let proven = whole(&loaded, &mut out, specs);
     let report = out.finish(proven);
     Checked {
         workflow: report.is_clean().then_some(loaded.workflow),
@@ -62,18 +62,13 @@ pub fn check(file: &str, text: &str, specs: &dyn Specs, guards: &dyn Guards) -> 
 }
 
 /// What needs the whole workflow.
-fn whole(
-    loaded: &Loaded,
-    out: &mut Gather<'_>,
-    specs: &dyn Specs,
-    guards: &dyn Guards,
-) -> Option<u64> {
+fn whole(loaded: &Loaded, out: &mut Gather<'_>, specs: &dyn Specs) -> Option<u64> {
     let workflow = &loaded.workflow;
     let edges = edges(workflow);
     gates(workflow, out);
     updates(workflow, out);
     sources(workflow, out);
-    check_vars::check(workflow, &edges, loaded.broken_flow, guards, out);
+    check_vars::check(workflow, &edges, loaded.broken_flow, out);
     check_files::check(workflow, specs, out);
     if loaded.broken_flow {
         return None;

@@ -1,47 +1,38 @@
 //! Whether every expression can be read, and names something that there can be.
 //!
-//! The limits of length and depth come first, before any parser sees the text. What an expression
-//! means is for [`Guards`](super::Guards).
+//! What an expression means, and how long and deep it may be, is for [`crate::spec::expr`].
 
 use super::check_vars::{Moment, Vars, Verdict};
 use super::model::*;
-use super::{MAX_GUARD_BYTES, MAX_GUARD_DEPTH};
+use crate::spec::expr::{Expr, ExprFault, FaultKind};
 use crate::spec::scope::ROOTS;
 use crate::text::suggest;
 
 impl<'a> Vars<'a, '_> {
     pub(super) fn guard(&mut self, id: StepId, guard: &Text, moment: Moment) {
-        if guard.value.len() > MAX_GUARD_BYTES {
-            let message = format!(
-                "the expression is {} bytes long, over the limit of {MAX_GUARD_BYTES}",
-                guard.value.len()
-            );
-            return self.out.fault(guard.place, message);
-        }
-        if depth(&guard.value) > MAX_GUARD_DEPTH {
-            let message =
-                format!("the brackets of the expression are over {MAX_GUARD_DEPTH} levels deep");
-            return self.out.fault(guard.place, message);
-        }
-        if guard.value.trim().is_empty() {
-            return self.out.fault(guard.place, "the expression is empty");
-        }
         if guard.value.contains("${") {
             let hint = "an expression names variables without `${}`: `steps.x.exit_code == 0`";
             return self
                 .out
                 .hinted(guard.place, "`${...}` in an expression", hint);
         }
-        match self.guards.check(&guard.value) {
-            Err(fault) => {
-                let place = self.out.inside(guard.place, &guard.value, fault.at);
-                let message = format!("the expression cannot be read: {}", fault.message);
-                self.out.fault_with(place, message, fault.hint);
+        match Expr::cached(&guard.value) {
+            Err(fault) => self.unreadable(guard, fault),
+            Ok(expr) => {
+                for path in expr.paths() {
+                    self.guard_path(id, &path.join("."), guard.place, moment);
+                }
             }
-            Ok(paths) => paths
-                .iter()
-                .for_each(|path| self.guard_path(id, path, guard.place, moment)),
         }
+    }
+
+    fn unreadable(&mut self, guard: &Text, fault: ExprFault) {
+        let place = self.out.inside(guard.place, &guard.value, fault.at);
+        let message = match fault.kind {
+            FaultKind::Limit => fault.message,
+            _ => format!("the expression cannot be read: {}", fault.message),
+        };
+        self.out.fault_with(place, message, fault.hint);
     }
 
     fn guard_path(&mut self, id: StepId, path: &str, place: Place, moment: Moment) {
@@ -126,23 +117,4 @@ impl<'a> Vars<'a, '_> {
             .map(|lock| lock.value.as_str())
             .collect()
     }
-}
-
-/// How deep the brackets go, outside of quotes.
-fn depth(guard: &str) -> usize {
-    let (mut deep, mut most, mut quote, mut escaped) = (0usize, 0, None, false);
-    for c in guard.chars() {
-        match (quote, c) {
-            (Some(_), _) if escaped => escaped = false,
-            (Some(_), '\\') => escaped = true,
-            (Some(open), c) if c == open => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '(' | '[' | '{') => deep += 1,
-            (None, ')' | ']' | '}') => deep = deep.saturating_sub(1),
-            (None, _) => {}
-        }
-        most = most.max(deep);
-    }
-    most
 }

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Guards;
 use super::edges::Edge;
 use super::model::*;
 use super::problem::Gather;
@@ -38,7 +37,6 @@ pub(super) fn check(
     workflow: &Workflow,
     edges: &[Vec<Edge>],
     broken_flow: bool,
-    guards: &dyn Guards,
     out: &mut Gather<'_>,
 ) {
     let mut vars = Vars {
@@ -51,7 +49,6 @@ pub(super) fn check(
             .collect(),
         state: state_roots(workflow),
         reach: HashMap::new(),
-        guards,
         out,
     };
     for id in workflow.ids() {
@@ -82,7 +79,6 @@ pub(super) struct Vars<'a, 't> {
     state: Vec<&'a str>,
     /// What can come after a step, by its id.
     reach: HashMap<StepId, Vec<bool>>,
-    pub(super) guards: &'a dyn Guards,
     pub(super) out: &'a mut Gather<'t>,
 }
 

@@ -9,6 +9,7 @@ use super::edges::{Edge, EdgeKind, edges};
 use super::model::{Flow, Step, StepId, Target, Who, Work, Workflow};
 use super::svg;
 use crate::text::clean::is_harmful;
+use crate::text::cut;
 
 /// The language of a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -144,10 +145,7 @@ fn short(text: &str) -> String {
         .chars()
         .filter(|c| !is_harmful(*c))
         .collect();
-    match clean.chars().count() > MAX_LABEL {
-        true => clean.chars().take(MAX_LABEL - 1).chain(['…']).collect(),
-        false => clean,
-    }
+    cut::ellipsis(&clean, MAX_LABEL).into_owned()
 }
 
 /// What a step does, in a word or two.

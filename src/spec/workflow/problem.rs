@@ -2,6 +2,8 @@
 //!
 //! Only words and places. It never prints, and it never decides whether something is wrong.
 
+use unicode_width::UnicodeWidthStr;
+
 use crate::text::clean::is_harmful;
 use crate::text::error::{Fault, Kind};
 use crate::text::yaml::tree::Place;
@@ -77,7 +79,7 @@ impl Problem {
     }
 }
 
-/// A line fit for a terminal, and how far in the column is.
+/// A line fit for a terminal, and how many columns of it stand before the place.
 fn cut(line: &str, column: usize) -> (String, usize) {
     let clean = |c: char| match c {
         '\t' => ' ',
@@ -85,19 +87,17 @@ fn cut(line: &str, column: usize) -> (String, usize) {
         c => c,
     };
     let at = column.saturating_sub(1);
-    let start = at.saturating_sub(MAX_SHOWN * 3 / 4);
-    let start = if line.chars().count() <= MAX_SHOWN {
-        0
-    } else {
-        start
+    let start = match line.chars().count() <= MAX_SHOWN {
+        true => 0,
+        false => at.saturating_sub(MAX_SHOWN * 3 / 4),
     };
-    let shown: String = line
-        .chars()
-        .skip(start)
-        .take(MAX_SHOWN)
-        .map(clean)
-        .collect();
-    (shown, at - start)
+    let shown = line.chars().skip(start).take(MAX_SHOWN).map(clean);
+    let shown: String = shown.collect();
+    let before: String = shown.chars().take(at - start).collect();
+    // A place behind the end of the line has no characters of its own.
+    let behind = (at - start).saturating_sub(shown.chars().count());
+    let columns = before.width() + behind;
+    (shown, columns)
 }
 
 impl Report {

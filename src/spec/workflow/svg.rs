@@ -6,6 +6,7 @@
 
 use super::graph::{Line, Overlay, is_current, subtitle, visits};
 use super::model::{StepId, Target, Workflow};
+use crate::text::cut;
 
 const BOX_WIDTH: usize = 230;
 const GAP_X: usize = 40;
@@ -56,7 +57,7 @@ pub(super) fn svg(workflow: &Workflow, lines: &[Line], overlay: Option<&Overlay>
 
 fn boxed(workflow: &Workflow, id: StepId, lines: &[Line], overlay: Option<&Overlay>) -> Boxed {
     let step = workflow.step(id);
-    let mut rows = vec![cut(&subtitle(workflow, step))];
+    let mut rows = vec![fit(&subtitle(workflow, step))];
     for line in lines.iter().filter(|line| line.from == id) {
         if matches!(line.to, Target::Fail | Target::Block | Target::Stop) {
             let why = if line.label.is_empty() {
@@ -64,7 +65,7 @@ fn boxed(workflow: &Workflow, id: StepId, lines: &[Line], overlay: Option<&Overl
             } else {
                 &line.label
             };
-            rows.push(cut(&format!("{why} → {}", workflow.target_name(line.to))));
+            rows.push(fit(&format!("{why} → {}", workflow.target_name(line.to))));
         }
     }
     let count = visits(step, overlay);
@@ -74,7 +75,7 @@ fn boxed(workflow: &Workflow, id: StepId, lines: &[Line], overlay: Option<&Overl
     };
     Boxed {
         id: Some(id),
-        title: cut(&title),
+        title: fit(&title),
         height: 30 + rows.len() * ROW,
         rows,
         x: 0,
@@ -89,7 +90,7 @@ fn last(overlay: Option<&Overlay>) -> Boxed {
     Boxed {
         id: None,
         title: "_end".to_owned(),
-        rows: status.map(|status| cut(&status)).into_iter().collect(),
+        rows: status.map(|status| fit(&status)).into_iter().collect(),
         x: 0,
         y: 0,
         height: 44,
@@ -98,11 +99,8 @@ fn last(overlay: Option<&Overlay>) -> Boxed {
     }
 }
 
-fn cut(text: &str) -> String {
-    match text.chars().count() > MAX_TEXT {
-        true => text.chars().take(MAX_TEXT - 1).chain(['…']).collect(),
-        false => text.to_owned(),
-    }
+fn fit(text: &str) -> String {
+    cut::ellipsis(text, MAX_TEXT).into_owned()
 }
 
 /// The layer of each box: the longest way to it, lines that go back left out.
@@ -264,8 +262,8 @@ fn render(
         ));
         let label = match (line.label.as_str(), line.taken) {
             ("", 0) => continue,
-            (label, 0) => cut(label),
-            (label, taken) => format!("{} {taken}×", cut(label)),
+            (label, 0) => fit(label),
+            (label, taken) => format!("{} {taken}×", fit(label)),
         };
         labels.push_str(&format!(
             "<text x=\"{x}\" y=\"{y}\" font-size=\"10\" text-anchor=\"{anchor}\" fill=\"#333\" stroke=\"#fff\" stroke-width=\"3\" paint-order=\"stroke\">{}</text>\n",

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::input;
 use super::questions::{label, lines, open, say_blocked};
-use super::run::read_all;
 use super::run_target::{self, Named};
 use super::target::is_watched;
 use crate::disk::mailbox::{ANSWERS, Answer, Claim, Commit, Look, Mailbox, OUT, TASK, file_name};
@@ -383,14 +383,14 @@ fn asked_reply(state: &RunState, step: Option<&str>) -> Result<Pending> {
 
 fn said(words: &cli::Reply) -> Result<String> {
     match words.text.as_deref() {
-        Some("-") => read_all(io::stdin().lock(), "standard input"),
+        Some("-") => input::stdin(),
         Some(text) => Ok(text.to_owned()),
         None if io::stdin().is_terminal() => {
             let message = "the reply is missing";
             Err(Fault::new(Kind::Usage, message)
                 .hint("give it as TEXT, or `-` to read it from standard input"))
         }
-        None => read_all(io::stdin().lock(), "standard input"),
+        None => input::stdin(),
     }
 }
 

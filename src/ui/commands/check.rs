@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::disk::root::Root;
 use crate::disk::specs::{self, Folder, Found};
-use crate::spec::workflow::{self, Cel, Checked, Problem};
+use crate::spec::workflow::{self, Checked, Problem};
 use crate::text::error::{Fault, Result, exit};
 use crate::ui::cli;
 use crate::ui::report::{Paint, clean_line, count, print, print_json};
@@ -38,7 +38,7 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Check) -> Result<u8> {
 
 /// Checks a workflow with what lies beside it.
 pub(super) fn look(folder: &Folder, found: &Found) -> Checked {
-    workflow::check(&found.file, &found.text, folder, &Cel)
+    workflow::check(&found.file, &found.text, folder)
 }
 
 /// Faults and notes as text, ready for a terminal.

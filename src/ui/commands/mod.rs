@@ -11,6 +11,7 @@ mod doctor;
 mod drive;
 mod graph;
 mod init;
+mod input;
 mod log;
 mod questions;
 mod reset;

@@ -1,7 +1,6 @@
 //! `orch run`: starts a run of a workflow and sees it through. It is `send` plus a watcher for that
 //! one run: there is no second way through the engine.
 
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,6 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::drive::{Drive, Tail};
+use super::input;
 use super::resume::{go_on, stopping};
 use super::target::say_if_nobody_watches;
 use crate::agents::secrets;
@@ -21,7 +21,7 @@ use crate::disk::store::{PATIENCE, Runs, Spec};
 use crate::run::flow;
 use crate::run::state::RunState;
 use crate::spec::scope::Scope;
-use crate::spec::task::{AgentName, Header, MAX_TASK_BYTES, Task, TaskName, render};
+use crate::spec::task::{AgentName, Header, Task, TaskName, render};
 use crate::spec::workflow::Workflow;
 use crate::spec::workflow::outline::Outline;
 use crate::text::error::{Fault, Kind, Result, exit};
@@ -214,9 +214,9 @@ fn word_for_engine(words: &cli::Run, spec: &Spec) -> Result<String> {
 
 fn request(words: &cli::Run) -> Result<String> {
     match (&words.text, &words.file) {
-        (Some(dash), None) if dash == "-" => read_all(std::io::stdin().lock(), "standard input"),
+        (Some(dash), None) if dash == "-" => input::stdin(),
         (Some(text), None) => Ok(text.clone()),
-        (None, Some(path)) => read_file(path),
+        (None, Some(path)) => input::file(path),
         _ => Ok(String::new()),
     }
 }
@@ -253,32 +253,12 @@ fn context(words: &cli::Run, workflow: &Workflow) -> Result<Map<String, Value>> 
 
 /// A YAML or JSON file; JSON is YAML too, but for its size.
 fn document(path: &Path) -> Result<Value> {
-    let text = read_file(path)?;
+    let text = input::file(path)?;
     if let Ok(value) = serde_json::from_str(&text) {
         return Ok(value);
     }
     yaml::from_str(&text)
         .map_err(|fault| fault.fault(Kind::InvalidTask, &path.display().to_string(), 0))
-}
-
-fn read_file(path: &Path) -> Result<String> {
-    let file = std::fs::File::open(path).map_err(|e| Fault::io("open", path, &e))?;
-    read_all(file, &path.display().to_string())
-}
-
-pub(super) fn read_all(from: impl Read, what: &str) -> Result<String> {
-    let mut bytes = Vec::new();
-    from.take(MAX_TASK_BYTES as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| Fault::io("read", what, &e))?;
-    if bytes.len() > MAX_TASK_BYTES {
-        let fault = Fault::new(Kind::InvalidTask, format!("{what} is larger than 1 MiB"));
-        return Err(fault.hint("put it in a file that the agents can read, and give its name"));
-    }
-    String::from_utf8(bytes).map_err(|e| {
-        let at = e.utf8_error().valid_up_to();
-        Fault::new(Kind::InvalidTask, format!("{what} is not UTF-8: byte {at}"))
-    })
 }
 
 /// `--dry-run`: what would be done, and nothing else.

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use notify::{RecursiveMode, Watcher as _};
 use serde_json::{Map, Value};
 
+use super::input;
 use super::target::{is_watched, say_if_nobody_watches};
 use crate::agents::catalogue::Catalogue;
 use crate::agents::process::{TASK_VARIABLE, living_watchers};
@@ -20,7 +21,7 @@ use crate::disk::order::{Disk, Durability};
 use crate::disk::root::Root;
 use crate::disk::safety::FileId;
 use crate::run::record::Record;
-use crate::spec::task::{AgentName, Header, MAX_TASK_BYTES, Task, TaskName, render};
+use crate::spec::task::{AgentName, Header, Task, TaskName, render};
 use crate::text::error::{Fault, Kind, Result, exit};
 use crate::ui::cli;
 use crate::ui::report::{clean, print_fault, print_json, print_unheld};
@@ -79,15 +80,10 @@ fn say_sent(words: &cli::Send, agent: &AgentName, name: &TaskName) {
 
 fn compose(words: &cli::Send) -> Result<String> {
     let body = match (&words.text, &words.file) {
-        (Some(dash), None) if dash == "-" => read_all(std::io::stdin().lock(), "standard input")?,
+        (Some(dash), None) if dash == "-" => input::stdin()?,
         (Some(text), None) => text.clone(),
-        (None, Some(path)) => {
-            let file = std::fs::File::open(path).map_err(|e| Fault::io("open", path, &e))?;
-            read_all(file, &path.display().to_string())?
-        }
-        (None, None) if !std::io::stdin().is_terminal() => {
-            read_all(std::io::stdin().lock(), "standard input")?
-        }
+        (None, Some(path)) => input::file(path)?,
+        (None, None) if !std::io::stdin().is_terminal() => input::stdin()?,
         _ => {
             return Err(Fault::new(Kind::Usage, "there is nothing to send")
                 .hint("give the text, `-` for standard input, or --file FILE"));
@@ -107,23 +103,6 @@ fn compose(words: &cli::Send) -> Result<String> {
         ..Header::default()
     };
     Ok(render(&header, &body))
-}
-
-fn read_all(from: impl Read, what: &str) -> Result<String> {
-    let mut bytes = Vec::new();
-    from.take(MAX_TASK_BYTES as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| Fault::io("read", what, &e))?;
-    if bytes.len() > MAX_TASK_BYTES {
-        return Err(
-            Fault::new(Kind::InvalidTask, format!("{what} is larger than 1 MiB"))
-                .hint("put it in a file that the agent can read, and send its name"),
-        );
-    }
-    String::from_utf8(bytes).map_err(|e| {
-        let at = e.utf8_error().valid_up_to();
-        Fault::new(Kind::InvalidTask, format!("{what} is not UTF-8: byte {at}"))
-    })
 }
 
 fn context(pairs: &[String]) -> Result<Map<String, Value>> {

@@ -1,4 +1,6 @@
-//! Columns of text that line up, whatever is in them.
+//! Columns of text that line up on a terminal, where some characters take two columns or none.
+
+use unicode_width::UnicodeWidthStr;
 
 /// On which side of its column a text stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,13 +46,13 @@ impl Table {
 
     fn width(&self, column: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        cells.map(|cell| cell.width()).max().unwrap_or(0)
     }
 
     fn line(&self, row: &[String], widths: &[usize]) -> String {
         let mut line = String::new();
         for (at, cell) in row.iter().enumerate() {
-            let pad = " ".repeat(widths[at].saturating_sub(cell.chars().count()));
+            let pad = " ".repeat(widths[at].saturating_sub(cell.width()));
             let gap = if at == 0 { "" } else { "  " };
             line.push_str(gap);
             match self.columns[at] {
@@ -72,5 +74,8 @@ mod tests {
         table.row(["é".into(), "7".into(), "x".into()]);
         table.row(["long".into(), "120".into(), String::new(), "beyond".into()]);
         assert_eq!(table.lines(), ["é       7  x", "long  120"]);
+        table.row(["日本語".into(), "1".into(), "y".into()]);
+        assert_eq!(table.lines()[0], "é         7  x");
+        assert_eq!(table.lines()[2], "日本語    1  y");
     }
 }

@@ -4,13 +4,13 @@
 //! names a path elsewhere is a finding, and is not followed.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use super::Audit;
 use super::derive::Derived;
+use crate::disk::hash::sha256;
 use crate::disk::store::{
     RunDir, STATE_FILE, check_sealed, manifest_in, open_below, read_below, verified,
 };
@@ -175,18 +175,7 @@ pub(super) fn artifacts(run: &RunDir, files: &BTreeMap<String, FileEntry>, audit
 }
 
 fn hashed(run: &RunDir, path: &str) -> io::Result<(u64, String)> {
-    let mut file = open_below(&run.root().dir, path)?;
-    let (mut hash, mut total) = (Sha256::new(), 0);
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok((total, format!("{:x}", hash.finalize()))),
-            read => {
-                hash.update(&buffer[..read]);
-                total += read as u64;
-            }
-        }
-    }
+    sha256(&open_below(&run.root().dir, path)?)
 }
 
 pub(super) fn snapshot_bytes(run: &RunDir, name: &str) -> io::Result<Vec<u8>> {

@@ -5,12 +5,11 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
-
 use super::Engine;
 use super::attempt::Files;
 use super::worker::Finished;
 use crate::agents::process::Ending;
+use crate::disk::hash::sha256;
 use crate::disk::mailbox::{Attempt, Claim, ERR, Next, OUT, RAW, file_name};
 use crate::disk::order::{Point, at};
 use crate::disk::safety::Meta;
@@ -157,21 +156,11 @@ impl Engine {
         suffix: &str,
         file: &File,
     ) -> io::Result<FileEntry> {
-        let mut hash = Sha256::new();
-        let mut bytes = 0;
-        let mut buffer = [0; 16 * 1024];
-        loop {
-            let n = file.read_at(&mut buffer, bytes)?;
-            if n == 0 {
-                break;
-            }
-            hash.update(&buffer[..n]);
-            bytes += n as u64;
-        }
+        let (bytes, sha256) = sha256(file)?;
         Ok(FileEntry {
             path: format!("artifacts/{}/{}{suffix}", claim.folders.agent, claim.name),
             bytes,
-            sha256: format!("{:x}", hash.finalize()),
+            sha256,
         })
     }
 }

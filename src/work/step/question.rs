@@ -7,11 +7,11 @@ use super::prepare::{StepSource, View, schema};
 use super::prompt::{self, PromptParts};
 use super::result::{Outcome, step_result};
 use crate::run::inject;
-use crate::run::output::boundary;
-use crate::run::record::{Record, excerpt};
+use crate::run::record::Record;
 use crate::run::state::{Asks, Pending, StepResult, StepStatus};
 use crate::spec::provider::Provider;
 use crate::spec::workflow::model::{Approval, InjectMode, Work};
+use crate::text::cut;
 use crate::text::error::{Fault, Kind, Result};
 
 /// The line above a person's answer.
@@ -103,7 +103,7 @@ pub fn reply(
         && !human.choices.iter().any(|choice| text.starts_with(choice))
     {
         let said = text.lines().next().unwrap_or_default();
-        let (said, _) = excerpt(&said.as_bytes()[..boundary(said, 60)]);
+        let said = cut::head(said, 60);
         let choices = choices(&view).unwrap_or_default();
         let hint = format!("it must start with {choices}; the question is still open");
         return refused(
@@ -249,7 +249,7 @@ fn add(text: &mut String, more: &str) {
 
 fn cut(text: &str) -> String {
     match text.len() > MOST {
-        true => format!("{}\n(cut here)", &text[..boundary(text, MOST)]),
+        true => format!("{}\n(cut here)", cut::head(text, MOST)),
         false => text.to_owned(),
     }
 }

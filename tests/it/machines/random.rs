@@ -21,7 +21,7 @@ use orch::run::state::{
     Verdict,
 };
 use orch::spec::workflow::model::{Capture, Step};
-use orch::spec::workflow::{Cel, Work, Workflow, check};
+use orch::spec::workflow::{Work, Workflow, check};
 use orch::text::error::{Fault, Kind};
 use serde_json::{Map, Value, json};
 
@@ -163,7 +163,7 @@ impl Ground {
         files.insert("specs/orch.yaml".to_owned(), b"provider: echo\n".to_vec());
         let path = format!("specs/{name}.yaml");
         let text = change(std::str::from_utf8(&files[&path]).unwrap());
-        let checked = check(&path, &text, &Pinned::new(files.clone()).unwrap(), &Cel);
+        let checked = check(&path, &text, &Pinned::new(files.clone()).unwrap());
         let report = checked.report.render();
         let workflow = checked.workflow.unwrap_or_else(|| panic!("{report}"));
         let schema = |step: &Step| {

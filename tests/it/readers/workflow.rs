@@ -5,7 +5,7 @@ use orch::run::flow;
 use orch::run::state::Event;
 use orch::spec::provider::UserProviders;
 use orch::spec::workflow::graph::{Format, draw};
-use orch::spec::workflow::{Cel, Checked, Problem, Specs, Workflow, check};
+use orch::spec::workflow::{Checked, Problem, Specs, Workflow, check};
 use orch::text::error::Result;
 use orch::text::yaml;
 use orch::text::yaml::tree::{Node, Place, tree};
@@ -35,7 +35,7 @@ pub fn holds(bytes: &[u8]) {
 }
 
 pub fn checked(text: &str) -> Checked {
-    check("specs/w.yaml", text, &Everything::default(), &Cel)
+    check("specs/w.yaml", text, &Everything::default())
 }
 
 fn placed(problem: &Problem, text: &str) {

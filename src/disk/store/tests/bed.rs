@@ -11,7 +11,7 @@ use crate::disk::store::{PATIENCE, RunDir, Runs, Spec};
 use crate::run::flow;
 use crate::run::state::{Effect, Event, Facts, RunState, StepResult, StepStatus};
 use crate::spec::provider::UserProviders;
-use crate::spec::workflow::{GuardFault, Guards, Specs, Workflow, check};
+use crate::spec::workflow::{Specs, Workflow, check};
 use crate::text::error::{Kind, Result};
 
 pub(crate) const RUN: &str = "20260101T000000Z-w-0001";
@@ -38,15 +38,9 @@ impl Specs for Nothing {
     }
 }
 
-impl Guards for Nothing {
-    fn check(&self, _: &str) -> Result<Vec<String>, GuardFault> {
-        Ok(Vec::new())
-    }
-}
-
 pub(crate) fn workflow(text: &str) -> Workflow {
     let nothing = Nothing(UserProviders::default());
-    let checked = check("w.yaml", text, &nothing, &nothing);
+    let checked = check("w.yaml", text, &nothing);
     let report = checked.report.render();
     checked.workflow.unwrap_or_else(|| panic!("{report}"))
 }

@@ -11,7 +11,7 @@ use crate::run::state::{
     Changes, Effect, Event, Facts, Pending, RunState, StepResult, StepStatus, Verdict,
 };
 use crate::spec::workflow::Workflow;
-use crate::spec::workflow::tests::support::{Disk, Words};
+use crate::spec::workflow::tests::support::Disk;
 use crate::text::error::{Fault, Kind};
 
 /// Reads a workflow of which only the head is missing.
@@ -21,7 +21,7 @@ pub fn workflow(text: &str) -> Result<Workflow, String> {
         everything: true,
         ..Disk::usual()
     };
-    let checked = crate::spec::workflow::check("w.yaml", &text, &disk, &Words);
+    let checked = crate::spec::workflow::check("w.yaml", &text, &disk);
     let report = checked.report.render();
     checked.workflow.ok_or(report)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::spec::provider::UserProviders;
-use crate::spec::workflow::{Checked, GuardFault, Guards, Specs, check};
+use crate::spec::workflow::{Checked, Specs, check};
 use crate::text::error::Result;
 
 /// Files by path; agents are the files under `specs/agents/`.
@@ -65,60 +65,9 @@ impl Specs for Disk {
     }
 }
 
-/// Finds paths, without those that a macro binds; `(` that is not closed cannot be read.
-pub struct Words;
-
-impl Guards for Words {
-    fn check(&self, guard: &str) -> Result<Vec<String>, GuardFault> {
-        let (plain, mut quote) = (String::new(), None);
-        let mut plain = plain;
-        for c in guard.chars() {
-            match (quote, c) {
-                (None, '"' | '\'') => quote = Some(c),
-                (Some(open), c) if c == open => quote = None,
-                (None, c) => plain.push(c),
-                _ => {}
-            }
-        }
-        if plain.matches('(').count() != plain.matches(')').count() {
-            return Err(GuardFault {
-                message: "a bracket is not closed".to_owned(),
-                hint: None,
-                at: None,
-            });
-        }
-        let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
-        let mut bound = vec!["true", "false", "null", "in"];
-        for name in [".all(", ".exists(", ".filter(", ".map("] {
-            for (at, _) in plain.match_indices(name) {
-                bound.extend(plain[at + name.len()..].split(',').next());
-            }
-        }
-        let mut paths = Vec::new();
-        let mut rest = plain.as_str();
-        while let Some(at) = rest.find(word) {
-            let end = rest[at..].find(|c| !word(c)).map_or(rest.len(), |n| at + n);
-            let (path, after) = (&rest[at..end], &rest[end..]);
-            let called = after.starts_with('(');
-            let path = match (called, path.rfind('.')) {
-                (true, Some(dot)) => &path[..dot],
-                (true, None) => "",
-                (false, _) => path,
-            };
-            let root = path.split('.').next().unwrap_or_default();
-            let starts = path.starts_with(|c: char| c.is_ascii_alphabetic());
-            if starts && !bound.contains(&root) {
-                paths.push(path.to_owned());
-            }
-            rest = after;
-        }
-        Ok(paths)
-    }
-}
-
 /// Checks a text on the usual disk.
 pub fn checked(text: &str) -> Checked {
-    check("w.yaml", text, &Disk::usual(), &Words)
+    check("w.yaml", text, &Disk::usual())
 }
 
 /// A good text gives no fault at all.

@@ -14,7 +14,7 @@ use crate::spec::agent::{self, Agent};
 use crate::spec::provider::{self, Provider, presets};
 use crate::spec::settings;
 use crate::spec::task::AgentName;
-use crate::spec::workflow::{self, Cel};
+use crate::spec::workflow;
 use crate::text::error::Fault;
 use crate::ui::report::count;
 
@@ -162,7 +162,7 @@ fn check_workflows(checks: &mut Checks, root: &Root) {
                 continue;
             }
         };
-        let checked = workflow::check(&found.file, &found.text, &folder, &Cel);
+        let checked = workflow::check(&found.file, &found.text, &folder);
         match (checked.report.fault(), checked.workflow) {
             (None, Some(workflow)) => checks.good(what, count(workflow.steps.len(), "step")),
             (fault, _) => {

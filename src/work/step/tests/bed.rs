@@ -12,7 +12,7 @@ use crate::disk::store::{Runs, Spec};
 use crate::run::flow;
 use crate::run::state::{Event, Facts, RunState};
 use crate::spec::task::{AgentName, TaskName};
-use crate::spec::workflow::{Cel, Workflow, check};
+use crate::spec::workflow::{Workflow, check};
 use crate::text::error::{Fault, Kind, Result};
 use crate::work::job::Job;
 use crate::work::pinned::PinnedRun;
@@ -66,7 +66,7 @@ pub fn bed_with(steps: &str, top: &str) -> Bed {
     let runs = Runs::new(root.clone(), Disk::new(Durability::Power));
     let run = runs.create(RUN, &spec).unwrap();
     let pinned = Pinned::new(spec.files.clone()).unwrap();
-    let checked = check("specs/w.yaml", &text, &pinned, &Cel);
+    let checked = check("specs/w.yaml", &text, &pinned);
     let report = checked.report.render();
     let workflow = checked.workflow.unwrap_or_else(|| panic!("{report}"));
     let state = begun(&workflow, &path);
