@@ -25,9 +25,9 @@ use crate::text::error::{Fault, Kind};
 
 mod convert;
 mod limits;
+mod messages;
 mod meter;
 mod names;
-mod words;
 
 pub use convert::{MAX_DEPTH, MAX_VALUES};
 pub use limits::{MAX_BRACKETS, MAX_BYTES, MAX_TOKENS};
@@ -186,7 +186,7 @@ impl Expr {
         let (program, names) = on_large_stack(|| {
             let parser = ENV.parser().enable_ident_escape_syntax(true);
             let parsed = parser.parse_with_source_info(&source);
-            let (node, info) = parsed.map_err(|errors| words::syntax(&errors, text))?;
+            let (node, info) = parsed.map_err(|errors| messages::syntax(&errors, text))?;
             let names = names::list(&node, &info)?;
             Ok((meter::metered(node), names))
         })?;
@@ -297,7 +297,7 @@ impl Expr {
         if let Some(why) = meter::refused() {
             return Err(why.fault());
         }
-        let value = value.map_err(|error| words::failure(&error, &self.names, scope))?;
+        let value = value.map_err(|error| messages::failure(&error, &self.names, scope))?;
         convert::to_json(&value)
     }
 }

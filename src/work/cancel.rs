@@ -144,12 +144,12 @@ fn end(
 
 fn end_the_dead(mailbox: &Mailbox, folders: &AgentBox, name: &TaskName) -> io::Result<()> {
     let root = &mailbox.root;
-    let _lock = SweepLock::wait(root.logs.path())?;
+    let _lock = SweepLock::wait(&root.logs)?;
     let mut dead = Dead::default();
     let (agent, name) = (folders.agent.as_str(), name.as_str());
     dead.tasks
         .insert(Marker::task(root.id.dev, root.id.ino, agent, name));
-    sweep_dead(root.logs.path(), &dead).map(|_| ())
+    sweep_dead(&root.logs, &dead).map(|_| ())
 }
 
 fn record(folders: &AgentBox, name: &TaskName, why: &Fault) -> Record {

@@ -63,7 +63,7 @@ pub fn watch(
             .map(|(agent, name)| format!("{agent}/{name}"))
             .or_else(|| options.only_run.clone()),
     };
-    let watcher = Watcher::start(root.logs.path(), &root.path, &duty)
+    let watcher = Watcher::start(&root.dir, &duty)
         .map_err(|e| Fault::io("start a watcher in", root.logs.path(), &e))?;
     let tree = Tree::new().map_err(|e| system("see this process's children", &e))?;
     tracing::info!(

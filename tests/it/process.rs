@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use orch::agents::process::{
     Duty, Execution, Limits, Processes, Runner, Stdin, Tree, Wake, Watcher,
 };
+use orch::disk::safety::Dir;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -33,8 +34,8 @@ fn play_the_watcher() {
         return;
     };
     let program = Path::new(env!("CARGO_BIN_EXE_orch"));
-    let watcher =
-        Watcher::start_with_guard(program, &root.join("logs"), &root, &Duty::default()).unwrap();
+    let dir = Dir::open_named_by_user(&root).unwrap();
+    let watcher = Watcher::start_with_guard(program, &dir, &Duty::default()).unwrap();
     let processes = Processes::new(Tree::new().unwrap(), None);
     let job = || run(&root, &watcher, &processes);
     thread::scope(|scope| scope.spawn(job).join().unwrap());

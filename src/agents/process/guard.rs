@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 
 use super::signals::go_on;
 use super::sweep::sweep_one;
+use crate::disk::safety::Dir;
 use crate::text::error::exit;
 
 /// The hidden command that is the guard: `guard --logs DIR --id ID`.
@@ -30,9 +31,9 @@ pub(super) fn own_program() -> io::Result<PathBuf> {
 
 /// Starts the guard through a process that is gone when this returns. The guard lives for as long
 /// as the answer is held.
-pub(super) fn start(program: &Path, logs_dir: &Path, id: &str) -> io::Result<PipeWriter> {
+pub(super) fn start(program: &Path, logs: &Dir, id: &str) -> io::Result<PipeWriter> {
     let (reader, writer) = io::pipe()?;
-    let status = command(program, GUARD_LAUNCH, logs_dir, id)
+    let status = command(program, GUARD_LAUNCH, logs.path(), id)
         .process_group(0)
         .stdin(reader)
         .status()?;
@@ -73,8 +74,12 @@ pub fn guard_main(logs_dir: &Path, id: &str) -> u8 {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let _ = go_on(signal);
     }
+    // Opened now, while the watcher holds the folder: later its name may lead elsewhere.
+    let Ok(logs) = Dir::open_named_by_user(logs_dir) else {
+        return exit::FAILED;
+    };
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-    match sweep_one(logs_dir, id) {
+    match sweep_one(&logs, id) {
         Ok(report) if report.stuck.is_empty() => exit::DONE,
         _ => exit::FAILED,
     }

@@ -3,15 +3,20 @@
 //! Everything here may be out of date when it returns; only a pidfd pins a process. It must never
 //! signal by number.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::time::{Duration, Instant};
+
+use crate::disk::safety::FileId;
 
 /// Set in the flags of a process that is on its way out and may have lost its memory already.
 const PF_EXITING: u64 = 0x4;
@@ -166,6 +171,43 @@ pub(super) fn wait_end(fd: &OwnedFd, deadline: Instant) -> bool {
             Err(_) => return false,
         }
     }
+}
+
+/// What tells this boot of the machine from all others.
+pub(super) fn boot_id() -> io::Result<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(text.trim().to_owned())
+}
+
+/// The namespace that the ids of processes are of.
+pub(super) fn pid_namespace() -> String {
+    fs::read_link("/proc/self/ns/pid")
+        .map(|link| link.display().to_string())
+        .unwrap_or_default()
+}
+
+/// Whether a process has one of these files open for writing.
+pub(super) fn writes_to(pid: i32, files: &HashSet<FileId>) -> bool {
+    let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return false;
+    };
+    open.flatten().any(|entry| {
+        let writes = entry
+            .metadata()
+            .is_ok_and(|link| link.permissions().mode() & 0o200 != 0);
+        writes && file_behind(&entry.path()).is_some_and(|id| files.contains(&id))
+    })
+}
+
+/// The file that a link in `/proc/PID/fd` stands for. Pipes and sockets have no path, and asking them
+/// for one may take long.
+fn file_behind(link: &Path) -> Option<FileId> {
+    fs::read_link(link).ok().filter(|to| to.is_absolute())?;
+    let meta = fs::metadata(link).ok()?;
+    Some(FileId {
+        dev: meta.dev(),
+        ino: meta.ino(),
+    })
 }
 
 /// A duration as `poll` takes it; one that is too long waits for ever, or nearly.

@@ -5,18 +5,18 @@
 //! processes, nor this process and those above it.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::watcher::{Record, boot_id, id_of, lock_path};
+use super::watcher::{Record, lock_file, lock_ids, lock_name};
 use super::{TASK_VARIABLE, WATCHER_VARIABLE, cgroup, procfs};
 use crate::disk::lock;
+use crate::disk::safety::{Dir, FileId, Meta};
 
 /// How long the killed may take to go away before that is reported.
 const STUCK: Duration = Duration::from_secs(10);
@@ -26,8 +26,8 @@ const STUCK: Duration = Duration::from_secs(10);
 pub struct Dead {
     /// Values of `ORCH_TASK`, as `Marker::task` writes them, of tasks whose claim has no owner.
     pub tasks: HashSet<String>,
-    /// Device and inode of the output files of their attempts.
-    pub files: HashSet<(u64, u64)>,
+    /// The output files of their attempts.
+    pub files: HashSet<FileId>,
 }
 
 /// What a sweep did.
@@ -52,9 +52,9 @@ impl SweepLock {
     /// Waits for the lock.
     ///
     /// # Errors
-    /// If the lock file cannot be opened or locked.
-    pub fn wait(logs_dir: &Path) -> io::Result<SweepLock> {
-        let file = SweepLock::open(logs_dir)?;
+    /// If the folder cannot be opened or locked.
+    pub fn wait(logs: &Dir) -> io::Result<SweepLock> {
+        let file = logs.reopen()?;
         lock::wait_exclusive(&file)?;
         Ok(SweepLock(file))
     }
@@ -62,14 +62,10 @@ impl SweepLock {
     /// Takes the lock if it is free.
     ///
     /// # Errors
-    /// If the lock file cannot be opened or locked.
-    pub fn take(logs_dir: &Path) -> io::Result<Option<SweepLock>> {
-        let file = SweepLock::open(logs_dir)?;
+    /// If the folder cannot be opened or locked.
+    pub fn take(logs: &Dir) -> io::Result<Option<SweepLock>> {
+        let file = logs.reopen()?;
         Ok(lock::try_exclusive(&file)?.then_some(SweepLock(file)))
-    }
-
-    fn open(logs_dir: &Path) -> io::Result<File> {
-        File::open(logs_dir)
     }
 }
 
@@ -80,9 +76,9 @@ impl Drop for SweepLock {
 }
 
 /// A dead watcher, whose lock we hold.
-struct DeadWatcher {
+struct DeadWatcher<'l> {
     id: String,
-    path: PathBuf,
+    logs: &'l Dir,
     cgroup: Option<PathBuf>,
     this_boot: bool,
     lock: File,
@@ -92,57 +88,51 @@ struct DeadWatcher {
 /// caller holds the [`SweepLock`]. It costs one pass over `/proc`, or none if nobody died.
 ///
 /// # Errors
-/// If `logs_dir` or `/proc` cannot be read.
-pub fn sweep_dead(logs_dir: &Path, extra: &Dead) -> io::Result<SweepReport> {
+/// If `logs` or `/proc` cannot be read.
+pub fn sweep_dead(logs: &Dir, extra: &Dead) -> io::Result<SweepReport> {
     let mut dead = Vec::new();
-    for entry in fs::read_dir(logs_dir)? {
-        let name = entry?.file_name();
-        if let Some(id) = name.to_str().and_then(id_of) {
-            dead.extend(DeadWatcher::take(logs_dir, id)?);
-        }
+    for id in lock_ids(logs)? {
+        dead.extend(DeadWatcher::take(logs, &id)?);
     }
     sweep(&dead, extra)
 }
 
 /// The guard's sweep: of one watcher that is known to be dying. Nothing to do if its lock file is
 /// gone.
-pub(super) fn sweep_one(logs_dir: &Path, id: &str) -> io::Result<SweepReport> {
-    let Ok(file) = open(&lock_path(logs_dir, id)) else {
+pub(super) fn sweep_one(logs: &Dir, id: &str) -> io::Result<SweepReport> {
+    let Ok(Some(file)) = open(logs, id) else {
         return Ok(SweepReport::default());
     };
     // The pipe may close a moment before the lock does.
     lock::wait_exclusive(&file)?;
     lock::unlock(&file)?;
-    let _lock = SweepLock::wait(logs_dir)?;
-    let dead: Vec<_> = DeadWatcher::take(logs_dir, id)?.into_iter().collect();
+    let _lock = SweepLock::wait(logs)?;
+    let dead: Vec<_> = DeadWatcher::take(logs, id)?.into_iter().collect();
     sweep(&dead, &Dead::default())
 }
 
 /// For writing too: some network file systems give exclusive locks to writers only.
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).open(path)
+fn open(logs: &Dir, id: &str) -> io::Result<Option<File>> {
+    lock_file(logs.open_append(&lock_name(id)))
 }
 
-impl DeadWatcher {
+impl<'l> DeadWatcher<'l> {
     /// `None` if it lives, or if someone else has swept it.
-    fn take(logs_dir: &Path, id: &str) -> io::Result<Option<DeadWatcher>> {
-        let path = lock_path(logs_dir, id);
-        let mut file = match open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+    fn take(logs: &'l Dir, id: &str) -> io::Result<Option<Self>> {
+        let Some(mut file) = open(logs, id)? else {
+            return Ok(None);
         };
-        if !lock::try_exclusive(&file)? || file.metadata()?.nlink() == 0 {
+        if !lock::try_exclusive(&file)? || Meta::of_file(&file)?.links == 0 {
             return Ok(None);
         }
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
         // A record that was never written whole: the id in the name is enough.
         let record: Option<Record> = serde_json::from_slice(&text).ok();
-        let boot = boot_id()?;
+        let boot = procfs::boot_id()?;
         Ok(Some(DeadWatcher {
             id: id.to_owned(),
-            path,
+            logs,
             this_boot: record.as_ref().is_none_or(|record| record.boot_id == boot),
             cgroup: record
                 .and_then(|record| record.cgroup)
@@ -155,17 +145,17 @@ impl DeadWatcher {
         if let Some(dir) = &self.cgroup {
             cgroup::remove(dir);
         }
-        fs::remove_file(&self.path)
+        self.logs.remove(&lock_name(&self.id))
     }
 }
 
-impl Drop for DeadWatcher {
+impl Drop for DeadWatcher<'_> {
     fn drop(&mut self) {
         let _ = lock::unlock(&self.lock);
     }
 }
 
-fn sweep(dead: &[DeadWatcher], extra: &Dead) -> io::Result<SweepReport> {
+fn sweep(dead: &[DeadWatcher<'_>], extra: &Dead) -> io::Result<SweepReport> {
     let deadline = Instant::now() + STUCK;
     let this_boot = || dead.iter().filter(|watcher| watcher.this_boot);
     for dir in this_boot().filter_map(|watcher| watcher.cgroup.as_deref()) {
@@ -235,7 +225,7 @@ impl Wanted<'_> {
     }
 
     fn has(&self, pid: i32) -> bool {
-        self.by_marker(pid) || (!self.extra.files.is_empty() && self.by_file(pid))
+        self.by_marker(pid) || self.by_file(pid)
     }
 
     fn by_marker(&self, pid: i32) -> bool {
@@ -246,22 +236,7 @@ impl Wanted<'_> {
     }
 
     fn by_file(&self, pid: i32) -> bool {
-        let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-            return false;
-        };
-        open.flatten().any(|entry| {
-            let writes = entry
-                .metadata()
-                .is_ok_and(|link| link.permissions().mode() & 0o200 != 0);
-            writes && self.names_file(&entry.path())
-        })
-    }
-
-    /// Pipes and sockets have no path, and asking them for one may take long.
-    fn names_file(&self, link: &Path) -> bool {
-        fs::read_link(link).is_ok_and(|target| target.is_absolute())
-            && fs::metadata(link)
-                .is_ok_and(|meta| self.extra.files.contains(&(meta.dev(), meta.ino())))
+        !self.extra.files.is_empty() && procfs::writes_to(pid, &self.extra.files)
     }
 }
 
@@ -278,7 +253,13 @@ mod tests {
         command
     }
 
-    fn record(logs: &Path, id: &str, boot_id: &str) -> File {
+    fn logs() -> (tempfile::TempDir, Dir) {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::open_named_by_user(temp.path()).unwrap();
+        (temp, dir)
+    }
+
+    fn record(logs: &Dir, id: &str, boot_id: &str) -> File {
         let record = Record {
             id: id.to_owned(),
             boot_id: boot_id.to_owned(),
@@ -288,9 +269,9 @@ mod tests {
             started: String::new(),
             duty: Default::default(),
         };
-        let path = lock_path(logs, id);
-        fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
-        File::open(path).unwrap()
+        let mut file = logs.create_new(&lock_name(id)).unwrap();
+        serde_json::to_writer(&mut file, &record).unwrap();
+        file
     }
 
     fn ended(child: &mut Child) -> bool {
@@ -304,62 +285,62 @@ mod tests {
 
     #[test]
     fn what_a_dead_watcher_left_is_ended_and_its_lock_file_goes() {
-        let logs = tempfile::tempdir().unwrap();
+        let (_temp, logs) = logs();
         let id = uuid::Uuid::now_v7().to_string();
-        record(logs.path(), &id, &boot_id().unwrap());
+        record(&logs, &id, &procfs::boot_id().unwrap());
         let mut marked = sleeper().env(WATCHER_VARIABLE, &id).spawn().unwrap();
         let mut other = sleeper().env(WATCHER_VARIABLE, OLD).spawn().unwrap();
-        let report = sweep_dead(logs.path(), &Dead::default()).unwrap();
+        let report = sweep_dead(&logs, &Dead::default()).unwrap();
         assert_eq!((report.killed, report.stuck.len()), (1, 0));
         assert_eq!(report.watchers, [id.as_str()]);
         assert!(ended(&mut marked));
         assert!(!ended(&mut other));
-        assert!(!lock_path(logs.path(), &id).exists());
+        assert!(!logs.has(&lock_name(&id)).unwrap());
         end(other);
     }
 
     #[test]
     fn a_living_watcher_is_left_alone() {
-        let logs = tempfile::tempdir().unwrap();
+        let (_temp, logs) = logs();
         let id = uuid::Uuid::now_v7().to_string();
-        let held = record(logs.path(), &id, &boot_id().unwrap());
+        let held = record(&logs, &id, &procfs::boot_id().unwrap());
         assert!(lock::try_exclusive(&held).unwrap());
         let mut marked = sleeper().env(WATCHER_VARIABLE, &id).spawn().unwrap();
-        let report = sweep_dead(logs.path(), &Dead::default()).unwrap();
+        let report = sweep_dead(&logs, &Dead::default()).unwrap();
         assert_eq!(report, SweepReport::default());
         assert!(!ended(&mut marked));
-        assert!(lock_path(logs.path(), &id).exists());
+        assert!(logs.has(&lock_name(&id)).unwrap());
         end(marked);
     }
 
     #[test]
     fn of_another_boot_only_the_file_is_left() {
-        let logs = tempfile::tempdir().unwrap();
+        let (_temp, logs) = logs();
         let id = uuid::Uuid::now_v7().to_string();
-        record(logs.path(), &id, "another");
+        record(&logs, &id, "another");
         let mut marked = sleeper().env(WATCHER_VARIABLE, &id).spawn().unwrap();
-        let report = sweep_dead(logs.path(), &Dead::default()).unwrap();
+        let report = sweep_dead(&logs, &Dead::default()).unwrap();
         assert_eq!((report.killed, report.watchers.len()), (0, 1));
         assert!(!ended(&mut marked));
-        assert!(!lock_path(logs.path(), &id).exists());
+        assert!(!logs.has(&lock_name(&id)).unwrap());
         end(marked);
     }
 
     #[test]
     fn dead_tasks_are_found_by_name_and_by_their_output_file() {
-        let logs = tempfile::tempdir().unwrap();
-        let out = File::create(logs.path().join("t.out")).unwrap();
-        let meta = out.metadata().unwrap();
-        let task = super::super::Marker::task(meta.dev(), meta.ino(), "writer", "t");
+        let (_temp, logs) = logs();
+        let out = logs.create_new("t.out").unwrap();
+        let id = Meta::of_file(&out).unwrap().id;
+        let task = super::super::Marker::task(id.dev, id.ino, "writer", "t");
         let mut named = sleeper().env(TASK_VARIABLE, &task).spawn().unwrap();
         let mut writes = sleeper().env_clear().stdout(out).spawn().unwrap();
-        let reader = File::open(logs.path().join("t.out")).unwrap();
+        let reader = logs.open("t.out").unwrap();
         let mut reads = sleeper().stdin(reader).spawn().unwrap();
         let extra = Dead {
             tasks: [task].into(),
-            files: [(meta.dev(), meta.ino())].into(),
+            files: [id].into(),
         };
-        let report = sweep_dead(logs.path(), &extra).unwrap();
+        let report = sweep_dead(&logs, &extra).unwrap();
         assert_eq!((report.killed, report.spared.len()), (2, 0));
         assert!(ended(&mut named) && ended(&mut writes));
         assert!(!ended(&mut reads));
@@ -368,10 +349,10 @@ mod tests {
 
     #[test]
     fn one_sweeper_at_a_time() {
-        let logs = tempfile::tempdir().unwrap();
-        let first = SweepLock::wait(logs.path()).unwrap();
-        assert!(SweepLock::take(logs.path()).unwrap().is_none());
+        let (_temp, logs) = logs();
+        let first = SweepLock::wait(&logs).unwrap();
+        assert!(SweepLock::take(&logs).unwrap().is_none());
         drop(first);
-        assert!(SweepLock::take(logs.path()).unwrap().is_some());
+        assert!(SweepLock::take(&logs).unwrap().is_some());
     }
 }

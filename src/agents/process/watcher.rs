@@ -4,18 +4,20 @@
 //! find what is left of it. The order of `start` is the point of this file and must not change:
 //! the guard first, so that it is neither our child nor in our cgroup.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, PipeWriter, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::FileType;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::cgroup::{self, Cgroup, Places};
-use super::{Marker, become_subreaper, guard};
+use super::{Marker, become_subreaper, guard, procfs};
 use crate::disk::lock;
+use crate::disk::safety::{Dir, FileId, Meta};
 
 /// What stands in a watcher's lock file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,16 +65,11 @@ impl Duty {
 ///
 /// # Errors
 /// If the folder or a lock file in it cannot be read.
-pub fn living_watchers(logs_dir: &Path) -> io::Result<Vec<Record>> {
+pub fn living_watchers(logs: &Dir) -> io::Result<Vec<Record>> {
     let mut living = Vec::new();
-    for entry in fs::read_dir(logs_dir)? {
-        let entry = entry?;
-        if entry.file_name().to_str().and_then(id_of).is_none() {
+    for id in lock_ids(logs)? {
+        let Some(file) = lock_file(logs.open(&lock_name(&id)))? else {
             continue;
-        }
-        let file = match File::open(entry.path()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            other => other?,
         };
         if lock::try_shared(&file)? {
             lock::unlock(&file)?;
@@ -86,14 +83,37 @@ pub fn living_watchers(logs_dir: &Path) -> io::Result<Vec<Record>> {
     Ok(living)
 }
 
+/// The ids in the names of the lock files in the folder.
+pub(super) fn lock_ids(logs: &Dir) -> io::Result<Vec<String>> {
+    let mut ids = Vec::new();
+    logs.entries(|name, _| ids.extend(name.to_str().ok().and_then(id_of).map(str::to_owned)))?;
+    Ok(ids)
+}
+
+/// A lock file that was opened; `None` where there is none any more, or where something else has its
+/// name: a link, a folder or a fifo is no watcher.
+pub(super) fn lock_file(opened: io::Result<File>) -> io::Result<Option<File>> {
+    let not_ours = [Errno::NOENT, Errno::LOOP, Errno::ISDIR];
+    match opened {
+        Err(e) if Errno::from_io_error(&e).is_some_and(|errno| not_ours.contains(&errno)) => {
+            Ok(None)
+        }
+        Err(e) => Err(e),
+        Ok(file) => {
+            let is_file = Meta::of_file(&file)?.kind == FileType::RegularFile;
+            Ok(is_file.then_some(file))
+        }
+    }
+}
+
 /// A living watcher: this process. Dropped without [`Watcher::finish`] it counts as dead, and its
 /// guard sweeps what it left.
 #[derive(Debug)]
 pub struct Watcher {
     id: String,
-    path: PathBuf,
+    logs: Dir,
     lock: File,
-    root: (u64, u64),
+    root: FileId,
     cgroup: Option<Cgroup>,
     /// Closed by the kernel when we die, however we die.
     _guard: PipeWriter,
@@ -105,34 +125,28 @@ impl Watcher {
     ///
     /// # Errors
     /// If the lock file cannot be made, the guard does not start, or orphans cannot be adopted.
-    pub fn start(logs_dir: &Path, root: &Path, duty: &Duty) -> io::Result<Watcher> {
-        Watcher::start_with_guard(&guard::own_program()?, logs_dir, root, duty)
+    pub fn start(root: &Dir, duty: &Duty) -> io::Result<Watcher> {
+        Watcher::start_with_guard(&guard::own_program()?, root, duty)
     }
 
     /// The same, with another program as the guard: for a watcher that is not the orch binary.
     ///
     /// # Errors
     /// As [`Watcher::start`].
-    pub fn start_with_guard(
-        program: &Path,
-        logs_dir: &Path,
-        root: &Path,
-        duty: &Duty,
-    ) -> io::Result<Watcher> {
-        let logs_dir = fs::canonicalize(logs_dir)?;
-        let root = fs::metadata(root)?;
-        let (id, lock) = claim_id(&logs_dir)?;
-        let path = lock_path(&logs_dir, &id);
+    pub fn start_with_guard(program: &Path, root: &Dir, duty: &Duty) -> io::Result<Watcher> {
+        let logs = root.sub("logs")?;
+        let root = root.meta()?.id;
+        let (id, lock) = claim_id(&logs)?;
         let cgroup = Cgroup::create(&id);
         let started = write_record(&lock, &id, cgroup.as_ref(), duty)
-            .and_then(|()| guard::start(program, &logs_dir, &id))
+            .and_then(|()| guard::start(program, &logs, &id))
             .and_then(|guard| become_subreaper().map(|()| guard));
         match started {
             Ok(guard) => Ok(Watcher {
                 id,
-                path,
+                logs,
                 lock,
-                root: (root.dev(), root.ino()),
+                root,
                 cgroup: cgroup.and_then(entered),
                 _guard: guard,
             }),
@@ -140,7 +154,7 @@ impl Watcher {
                 if let Some(cgroup) = cgroup {
                     cgroup::remove(&cgroup.dir);
                 }
-                let _ = fs::remove_file(&path);
+                let _ = logs.remove(&lock_name(&id));
                 Err(error)
             }
         }
@@ -169,7 +183,7 @@ impl Watcher {
     pub fn marker(&self, agent: &str, name: &str) -> Marker {
         Marker {
             watcher: self.id.clone(),
-            task: Marker::task(self.root.0, self.root.1, agent, name),
+            task: Marker::task(self.root.dev, self.root.ino, agent, name),
         }
     }
 
@@ -184,7 +198,7 @@ impl Watcher {
             cgroup::kill(&cgroup.dir, Instant::now() + Duration::from_secs(10));
             cgroup::remove(&cgroup.dir);
         }
-        fs::remove_file(&self.path)
+        self.logs.remove(&lock_name(&self.id))
     }
 }
 
@@ -206,9 +220,9 @@ fn entered(cgroup: Cgroup) -> Option<Cgroup> {
     None
 }
 
-/// Where a watcher's lock file is.
-pub(super) fn lock_path(logs_dir: &Path, id: &str) -> PathBuf {
-    logs_dir.join(format!("watch-{id}.lock"))
+/// The name of a watcher's lock file.
+pub(super) fn lock_name(id: &str) -> String {
+    format!("watch-{id}.lock")
 }
 
 /// Whether this is the path of a watcher's lock file.
@@ -227,15 +241,11 @@ pub(super) fn id_of(file_name: &str) -> Option<&str> {
 
 /// Between the creation and the lock a sweep may take the file for a dead watcher's and remove
 /// it: then another id is tried.
-fn claim_id(logs_dir: &Path) -> io::Result<(String, File)> {
+fn claim_id(logs: &Dir) -> io::Result<(String, File)> {
     loop {
         let id = Uuid::now_v7().to_string();
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(lock_path(logs_dir, &id))?;
-        if lock::try_exclusive(&file)? && file.metadata()?.nlink() > 0 {
+        let file = logs.create_new(&lock_name(&id))?;
+        if lock::try_exclusive(&file)? && Meta::of_file(&file)?.links > 0 {
             return Ok((id, file));
         }
     }
@@ -244,9 +254,9 @@ fn claim_id(logs_dir: &Path) -> io::Result<(String, File)> {
 fn write_record(mut file: &File, id: &str, cgroup: Option<&Cgroup>, duty: &Duty) -> io::Result<()> {
     let record = Record {
         id: id.to_owned(),
-        boot_id: boot_id()?,
+        boot_id: procfs::boot_id()?,
         pid: std::process::id(),
-        pid_ns: pid_namespace(),
+        pid_ns: procfs::pid_namespace(),
         cgroup: cgroup.map(|cgroup| cgroup.dir.clone()),
         started: jiff::Timestamp::now().to_string(),
         duty: duty.clone(),
@@ -255,26 +265,20 @@ fn write_record(mut file: &File, id: &str, cgroup: Option<&Cgroup>, duty: &Duty)
     file.write_all(b"\n")
 }
 
-/// What tells this boot of the machine from all others.
-pub(super) fn boot_id() -> io::Result<String> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    Ok(text.trim().to_owned())
-}
-
-fn pid_namespace() -> String {
-    fs::read_link("/proc/self/ns/pid")
-        .map(|link| link.display().to_string())
-        .unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn logs() -> (tempfile::TempDir, Dir) {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::open_named_by_user(temp.path()).unwrap();
+        (temp, dir)
+    }
+
     #[test]
     fn only_names_of_watchers_are_taken_for_them() {
-        let (id, _) = claim_id(tempfile::tempdir().unwrap().path()).unwrap();
-        assert_eq!(id_of(&format!("watch-{id}.lock")), Some(id.as_str()));
+        let (id, _) = claim_id(&logs().1).unwrap();
+        assert_eq!(id_of(&lock_name(&id)), Some(id.as_str()));
         for name in ["watch-.lock", "watch-x.lock", "watch.lock", "run.lock"] {
             assert_eq!(id_of(name), None, "{name}");
         }
@@ -282,15 +286,32 @@ mod tests {
 
     #[test]
     fn the_lock_file_says_who_holds_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let (id, file) = claim_id(dir.path()).unwrap();
+        let (_temp, dir) = logs();
+        let (id, file) = claim_id(&dir).unwrap();
         write_record(&file, &id, None, &Duty::default()).unwrap();
-        let path = lock_path(dir.path(), &id);
-        let record: Record = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        assert_eq!((record.id, record.pid), (id, std::process::id()));
-        assert_eq!(record.boot_id, boot_id().unwrap());
+        let living = living_watchers(&dir).unwrap();
+        let [record] = living.as_slice() else {
+            panic!("{living:?}");
+        };
+        assert_eq!((&record.id, record.pid), (&id, std::process::id()));
+        assert_eq!(record.boot_id, procfs::boot_id().unwrap());
         assert!(record.pid_ns.starts_with("pid:"));
-        let second = File::open(path).unwrap();
-        assert!(!lock::try_exclusive(&second).unwrap());
+        drop(file);
+        assert_eq!(living_watchers(&dir).unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_not_a_file_is_no_watcher() {
+        let (temp, dir) = logs();
+        let name = || lock_name(&Uuid::now_v7().to_string());
+        let outside = tempfile::NamedTempFile::new().unwrap();
+        lock::wait_exclusive(outside.as_file()).unwrap();
+        std::os::unix::fs::symlink(outside.path(), temp.path().join(name())).unwrap();
+        std::fs::create_dir(temp.path().join(name())).unwrap();
+        let fifo = temp.path().join(name());
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, fifo, FileType::Fifo, mode, 0).unwrap();
+        assert_eq!(lock_ids(&dir).unwrap().len(), 3);
+        assert_eq!(living_watchers(&dir).unwrap(), []);
     }
 }

@@ -72,23 +72,19 @@ pub struct AgentBox {
 }
 
 impl AgentBox {
-    /// Whether its folders are still those of its name.
-    pub fn is_in_place(&self) -> bool {
-        use std::os::unix::fs::MetadataExt;
-        [&self.inbox, &self.artifacts, &self.processed]
-            .iter()
-            .all(|dir| {
-                let there = std::fs::symlink_metadata(dir.path());
-                matches!((there, dir.meta()), (Ok(there), Ok(own))
-                    if (there.dev(), there.ino()) == (own.id.dev, own.id.ino))
-            })
+    /// Its folders, each with the name of the area that it lies in.
+    fn areas(&self) -> [(&'static str, &Dir); 3] {
+        [
+            ("inbox", &self.inbox),
+            ("artifacts", &self.artifacts),
+            ("processed", &self.processed),
+        ]
     }
 
     /// The folder that may not be written in, if there is one.
     pub fn read_only(&self) -> Option<&Dir> {
-        [&self.inbox, &self.artifacts, &self.processed]
-            .into_iter()
-            .find(|dir| !dir.is_writable())
+        let folders = self.areas().into_iter().map(|(_, dir)| dir);
+        folders.into_iter().find(|dir| !dir.is_writable())
     }
 }
 
@@ -161,22 +157,24 @@ impl Mailbox {
     ///
     /// Gives whether there were any: they have to be watched anew.
     fn forget_replaced(&self) -> io::Result<bool> {
-        let root = &self.root.dir;
-        let areas = [
-            root.make("inbox")?,
-            root.make("artifacts")?,
-            root.make("processed")?,
-        ];
+        for area in ["inbox", "artifacts", "processed"] {
+            self.root.dir.make(area)?;
+        }
         let mut boxes = self.lock_boxes();
         let before = boxes.len();
-        boxes.retain(|agent, folders| {
-            let handles = [&folders.inbox, &folders.artifacts, &folders.processed];
-            areas.iter().zip(handles).all(|(area, handle)| {
-                let there = area.look(agent.as_str()).map(|meta| meta.id);
-                matches!((there, handle.meta()), (Ok(id), Ok(meta)) if id == meta.id)
-            })
-        });
+        boxes.retain(|_, folders| self.is_in_place(folders));
         Ok(boxes.len() < before)
+    }
+
+    /// Whether the folders of an agent are still those of its name.
+    pub fn is_in_place(&self, folders: &AgentBox) -> bool {
+        folders.areas().into_iter().all(|(area, handle)| {
+            let there = self
+                .root
+                .dir
+                .look_below(&format!("{area}/{}", folders.agent));
+            matches!((there, handle.meta()), (Ok(there), Ok(own)) if there.id == own.id)
+        })
     }
 
     fn cached(&self, agent: &AgentName) -> Option<Arc<AgentBox>> {

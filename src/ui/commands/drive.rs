@@ -155,7 +155,7 @@ impl Drive<'_> {
 
     /// Whether living watchers will work on all of it, or one on just this run.
     fn is_covered(&self) -> bool {
-        let Ok(watchers) = living_watchers(self.root.logs.path()) else {
+        let Ok(watchers) = living_watchers(&self.root.logs) else {
             return false;
         };
         let is_ours = |only: &Option<String>| only.as_deref() == Some(self.run_id);

@@ -255,7 +255,7 @@ fn refuse_to_wait_for_itself(mailbox: &Mailbox, agent: &AgentName) -> Result<()>
 
 /// Whether those who would do the work of this agent all have something to do.
 fn all_slots_busy(mailbox: &Mailbox, agent: &AgentName) -> std::io::Result<bool> {
-    let mut watchers = living_watchers(mailbox.root.logs.path())?;
+    let mut watchers = living_watchers(&mailbox.root.logs)?;
     watchers.retain(|watcher| watcher.duty.covers(agent.as_str()));
     if watchers.is_empty() {
         return Ok(false);

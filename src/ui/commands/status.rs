@@ -118,8 +118,8 @@ impl Status {
             let known = run_view::is_of_runs(&root.path, agent.agent.as_str());
             agent.problem.take_if(|_| known);
         }
-        let watchers = living_watchers(root.logs.path())
-            .map_err(|e| Fault::io("read", root.logs.path(), &e))?;
+        let watchers =
+            living_watchers(&root.logs).map_err(|e| Fault::io("read", root.logs.path(), &e))?;
         Ok(Status {
             root: root.path.display().to_string(),
             totals: Totals::of(&agents),

@@ -39,7 +39,7 @@ impl Target {
 
 /// Whether a living watcher will work on a new task of this agent.
 pub(super) fn is_watched(mailbox: &Mailbox, agent: &AgentName) -> bool {
-    living_watchers(mailbox.root.logs.path()).is_ok_and(|all| {
+    living_watchers(&mailbox.root.logs).is_ok_and(|all| {
         all.iter()
             .any(|watcher| watcher.duty.covers(agent.as_str()))
     })

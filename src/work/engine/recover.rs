@@ -87,9 +87,10 @@ impl Engine {
     }
 
     fn sweep(&self, dead: &Dead) -> Result<()> {
-        let logs = self.mailbox.root.logs.path();
+        let logs = &self.mailbox.root.logs;
         let swept = at(Point::AdoptSweep).and_then(|()| sweep_dead(logs, dead));
-        let report = swept.map_err(|e| Fault::io("end what a dead watcher left in", logs, &e))?;
+        let report =
+            swept.map_err(|e| Fault::io("end what a dead watcher left in", logs.path(), &e))?;
         if report != SweepReport::default() {
             tracing::info!(?report, "cleared away after a dead watcher");
         }
@@ -112,7 +113,7 @@ impl Engine {
             for suffix in [OUT, RAW] {
                 let file = file_name(&claim.name, suffix);
                 if let Ok(Some(meta)) = claim.folders.artifacts.find(&file) {
-                    dead.files.insert((meta.id.dev, meta.id.ino));
+                    dead.files.insert(meta.id);
                 }
             }
         }
@@ -138,7 +139,7 @@ impl Engine {
     }
 
     fn recovery_lock(&self) -> Result<Option<SweepLock>> {
-        let logs = self.mailbox.root.logs.path();
-        SweepLock::take(logs).map_err(|e| Fault::io("lock", logs, &e))
+        let logs = &self.mailbox.root.logs;
+        SweepLock::take(logs).map_err(|e| Fault::io("lock", logs.path(), &e))
     }
 }

@@ -67,7 +67,7 @@ impl Engine {
     fn look_at_once(&self, item: Item, desk: &mut Desk) {
         self.catalogue.refresh(&|fault| self.trouble(fault));
         let human = self.catalogue.is_human(&item.folders.agent);
-        if human || !item.folders.is_in_place() {
+        if human || !self.mailbox.is_in_place(&item.folders) {
             return self.queue.wake();
         }
         self.look(item, desk);

@@ -13,7 +13,7 @@ const SHOWN: usize = 10;
 
 pub(super) fn check(checks: &mut Checks, root: &Root) {
     checks.area("work");
-    let watchers = match living_watchers(root.logs.path()) {
+    let watchers = match living_watchers(&root.logs) {
         Ok(watchers) => watchers,
         Err(e) => {
             checks.bad(

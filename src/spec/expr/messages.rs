@@ -1,5 +1,4 @@
-//! What the engine says went wrong, in the words of the dialect: which name was missing, and what is
-//! known instead.
+//! The messages of expressions: what went wrong, which name was missing, and what is known instead.
 //!
 //! The engine's own messages print whole values; none of them is ever passed on as it is.
 
@@ -17,13 +16,29 @@ pub(super) fn syntax(errors: &ParseErrors, text: &str) -> ExprFault {
     let Some(first) = errors.errors.first() else {
         return ExprFault::new(FaultKind::Load, "the expression cannot be read");
     };
-    let message = first.msg.lines().next().unwrap_or_default();
-    let message: String = message.replace(LOOP, "loop").chars().take(160).collect();
-    let message = message.to_lowercase().replace('\'', "`");
-    let fault = ExprFault::new(FaultKind::Load, format!("not an expression: {message}"));
+    let said = first.msg.lines().next().unwrap_or_default();
+    let said = said.replace(LOOP, "loop").replace('\'', "`");
+    let fault = ExprFault::new(FaultKind::Load, plain_syntax(&said));
     match place(text, first.pos) {
         Some(at) => fault.at(at),
         None => fault,
+    }
+}
+
+/// The parser's message without its list of everything that it would have taken.
+fn plain_syntax(said: &str) -> String {
+    if said.contains("input `<EOF>`") {
+        return "it ends too early".to_owned();
+    }
+    let quoted = said.split('`').nth(1).map(str::trim).unwrap_or_default();
+    if said.contains("recognition error") {
+        format!("`{quoted}` is not understood")
+    } else if said.contains(" input `") {
+        format!("`{quoted}` is not expected here")
+    } else if said.contains("nsupported syntax") {
+        format!("`{quoted}` is not supported")
+    } else {
+        short(&said.to_lowercase())
     }
 }
 
