@@ -300,9 +300,10 @@ fn disk_and_agents_go_by_handle_under_the_root() {
 
 #[test]
 fn only_disk_and_agents_open_files_by_path() {
-    // `init` and `demo` make a root, `input` reads a file that the user names, the archive is
+    // A job works where `dirs` of the settings says, `init` and `demo` make a root, `input` reads a file that the user names, the archive is
     // written where the user says, `reset` empties a folder, `doctor` looks at the system.
-    let commands = [
+    let by_path = [
+        "work/job.rs",
         "ui/commands/init.rs",
         "ui/commands/demo",
         "ui/commands/input.rs",
@@ -311,7 +312,7 @@ fn only_disk_and_agents_open_files_by_path() {
         "ui/commands/doctor/",
     ];
     only(BY_PATH, |source| {
-        let named = commands.iter().any(|start| source.path.starts_with(start));
+        let named = by_path.iter().any(|start| source.path.starts_with(start));
         matches!(source.room(), "disk" | "agents") || named
     });
 }
