@@ -1,8 +1,8 @@
-//! What the user wrote in `specs/`: settings, providers and agents, read again when they change.
+//! The catalogue of `specs/`: settings, providers and agents, read again when they change.
 //!
-//! Files here belong to the user, who may edit them at any time, also as links to elsewhere. A file
-//! that stops being valid while orch runs does not stop it: the last good settings stay in force,
-//! and the fault is reported. An agent's file that is not valid rejects that agent's tasks.
+//! The files belong to the user, who may edit them at any time and may use links. If the settings become
+//! invalid while orch runs, the error is reported and the last valid ones stay in force. An invalid
+//! agent file rejects that agent's tasks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -27,23 +27,23 @@ mod step;
 
 use files::{Stamp, agent_files, read_agent, stamps};
 
-/// Variables that every agent gets, where they are set.
+/// Variables that every agent gets, if they are set.
 const BASE_ENV: [&str; 6] = ["HOME", "LANG", "TERM", "USER", "TMPDIR", "LOGNAME"];
 
-/// Everything that is known of how an agent's tasks are run.
+/// How an agent's tasks are run.
 #[derive(Debug)]
 pub struct Setup {
-    /// What the agent's file says; empty for a provider's own inbox.
+    /// The agent's file; empty for the inbox of a provider.
     pub agent: Agent,
     /// The provider's name.
     pub provider_name: String,
     /// The provider.
     pub provider: Provider,
-    /// The environment, whole but for the markers.
+    /// The environment, complete except for the markers.
     pub env: Vec<(OsString, OsString)>,
-    /// Where programs are looked for.
+    /// The PATH for programs.
     pub path: String,
-    /// What of the environment is masked wherever it appears.
+    /// Masks the secrets of the environment.
     pub masker: Masker,
 }
 
@@ -54,12 +54,12 @@ pub struct Catalogue {
     state: Mutex<State>,
 }
 
-/// Where the specs lie, and what they are for.
+/// Where the specs are, and the root that they are for.
 #[derive(Debug, Clone)]
 struct Places {
-    /// The folder that `specs/` lies in: the root itself, or a run's copy.
+    /// The folder that contains `specs/`: the root itself, or a run's copy.
     base: PathBuf,
-    /// The root: programs, PATH and ORCH_ROOT go by it.
+    /// The root: programs, PATH and ORCH_ROOT are relative to it.
     root: PathBuf,
 }
 
@@ -86,8 +86,8 @@ impl Catalogue {
         Catalogue::pinned(root, root)
     }
 
-    /// Reads the specs that a run is pinned to: `base` is the folder that its copy of `specs/` lies
-    /// in, and everything else goes by the root.
+    /// Reads the specs that a run is pinned to. `base` contains its copy of `specs/`; everything else is
+    /// relative to the root.
     pub fn pinned(base: &Path, root: &Path) -> Result<Catalogue> {
         let state = State::read(base)?;
         Ok(Catalogue {
@@ -99,8 +99,8 @@ impl Catalogue {
         })
     }
 
-    /// Looks whether anything changed. Settings that are not valid any more are reported, and the
-    /// last good ones stay.
+    /// Reads again what changed. If the settings became invalid, the error is reported and the last valid
+    /// ones stay.
     pub fn refresh(&self, report: &dyn Fn(&Fault)) {
         let mut state = self.lock();
         for known in state.agents.values_mut() {
@@ -114,7 +114,7 @@ impl Catalogue {
             Err(fault) => {
                 state.stamps = stamps(&self.places.base);
                 drop(state);
-                report(&fault.hint("the settings from before stay in force"));
+                report(&fault.hint("the last valid settings stay in force"));
             }
         }
     }
@@ -146,7 +146,7 @@ impl Catalogue {
                 .is_ok_and(|setup| matches!(setup.provider, Provider::Human))
     }
 
-    /// Whether this is the name of a workflow in `specs/`, and not of an agent.
+    /// Whether this names a workflow in `specs/` and not an agent.
     #[must_use]
     pub fn is_workflow(&self, agent: &AgentName) -> bool {
         let has = |ending: &str| {
@@ -161,7 +161,7 @@ impl Catalogue {
             && self.setup(agent, None).is_err()
     }
 
-    /// Fails where there is no such agent.
+    /// Checks that an agent exists.
     pub fn knows(&self, agent: &AgentName) -> Result<()> {
         if agent.as_str() == "human" {
             return Ok(());
@@ -169,7 +169,7 @@ impl Catalogue {
         self.setup(agent, None).map(|_| ())
     }
 
-    /// How an agent's tasks are run, with another provider where the task names one.
+    /// How an agent's tasks are run; with the task's provider, if it names one.
     pub fn setup(&self, agent: &AgentName, provider: Option<&str>) -> Result<Arc<Setup>> {
         let mut state = self.lock();
         let key = (agent.clone(), provider.map(str::to_owned));
@@ -193,12 +193,12 @@ impl Catalogue {
         Ok(found)
     }
 
-    /// Forgets where a program was: it could not be started from there.
+    /// Forgets the paths of programs, after one could not be started.
     pub fn forget_programs(&self) {
         self.lock().programs.clear();
     }
 
-    /// What an agent's tasks may touch, as its file, its provider and the settings say.
+    /// What an agent's tasks may touch, according to its file, its provider and the settings.
     #[must_use]
     pub fn policy(&self, setup: &Setup) -> Policy {
         let settings = self.settings();
@@ -217,7 +217,7 @@ impl Catalogue {
         setup.agent.policy().over(provider.over(root))
     }
 
-    /// Every agent that has a file, with what is wrong with it.
+    /// Every agent that has a file, and the error in it.
     pub fn all_agents(&self) -> Vec<(String, Result<()>)> {
         let mut names: Vec<String> = walkdir::WalkDir::new(self.places.base.join("specs/agents"))
             .max_depth(1)
@@ -243,7 +243,7 @@ impl Catalogue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change is a whole value put in place, so a panic elsewhere has not spoilt it.
+        // Every change replaces a whole value, so a panic elsewhere does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -267,7 +267,7 @@ impl State {
         })
     }
 
-    /// Reads an agent's file where it changed; gives whether what was known still holds.
+    /// Reads an agent's file if it changed; returns whether the setups made from it are still valid.
     fn refresh_agent(&mut self, root: &Path, agent: &AgentName) -> bool {
         let path = root.join("specs/agents").join(format!("{agent}.md"));
         if let Some(known) = self.agents.get_mut(agent) {
@@ -324,7 +324,7 @@ impl State {
         }
     }
 
-    /// A task file may choose between agents' programs, but may not bring its own shell.
+    /// A task may choose among the programs of agents, but not a shell.
     fn allowed_in_task(&self, agent: &AgentName, provider: &str) -> Result<String> {
         if matches!(provider, "bash" | "shell") {
             return Err(Fault::new(
@@ -338,7 +338,7 @@ impl State {
         Ok(provider.to_owned())
     }
 
-    /// Without a file of its own, an inbox is a provider's.
+    /// An inbox without an agent's file must be named after a provider.
     fn provider_inbox(&self, root: &Path, agent: &AgentName) -> Result<String> {
         let name = agent.as_str();
         let is_provider = provider::lookup(name, &self.providers).is_ok();
@@ -403,7 +403,7 @@ impl State {
     }
 }
 
-/// What is secret of an environment: what the agent's file says, and what has the name of a key.
+/// Masks the secrets of an environment: those of the agent's file, and variables named like keys.
 fn masker(agent: &Agent, env: &[(OsString, OsString)]) -> Masker {
     let is_secret = |name: &OsString, value: &OsString| {
         let declared = |secret: &String| name == secret.as_str();

@@ -1,7 +1,8 @@
-//! Agents as the system sees them: started, confined, ended.
+//! Agents as programs: started, confined, ended.
 //!
-//! `process` starts programs and leaves nothing of them behind, `confine` enforces a policy, `secrets` reads
-//! secret values, and `catalogue` reads `specs/` into what an agent is. Knows nothing about runs.
+//! `process` starts programs and leaves nothing of them behind, `confine` enforces a policy, `secrets`
+//! reads secret values, and `catalogue` reads agents, providers and settings from `specs/`. Nothing here
+//! knows about runs.
 
 pub mod catalogue;
 pub mod confine;

@@ -1,7 +1,7 @@
-//! Secrets by name: read from orch's own environment when they are needed.
+//! Secrets: declared by name, and read from orch's own environment when they are needed.
 //!
-//! Values go to a process by its environment and to the [`Masker`] that keeps them out of everything
-//! else. They must never be written anywhere, and no message here may hold one.
+//! A value goes to a process by its environment and to the [`Masker`], which keeps it out of everything
+//! else. It must never be written anywhere, and no message may contain it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -14,13 +14,13 @@ use crate::spec::workflow::model::Step;
 use crate::text::error::{Fault, Kind, Result};
 use crate::text::units::show_size;
 
-/// Variables with such names hold keys, whoever passes them.
+/// Variables with these suffixes hold keys.
 const KEYS: [&str; 4] = ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"];
-/// What nobody declared a secret is masked only if it is long enough to be one.
+/// The shortest value of such a variable that is masked if it was not declared a secret.
 const LONG_ENOUGH: usize = 8;
 
-/// The names that have no value in orch's environment; an empty one is a value. What the step's
-/// own `env` sets is not looked for.
+/// The names that are not set in orch's environment; an empty value counts as set. Names in the step's
+/// own `env` are skipped.
 #[must_use]
 pub fn missing<'n>(
     names: impl IntoIterator<Item = &'n str>,
@@ -34,17 +34,17 @@ pub fn missing<'n>(
         .collect()
 }
 
-/// The names that a step declares and that have no value.
+/// The secrets of a step that are not set.
 #[must_use]
 pub fn missing_of(step: &Step) -> Vec<String> {
     let names = step.secrets.iter().map(|name| name.value.as_str());
     missing(names, |name| step.env.contains_key(name))
 }
 
-/// The values of these names, for a process. All of them are there, and can be masked.
+/// The values of these names, for a process. Every one is set and can be masked.
 ///
 /// # Errors
-/// [`Kind::MissingSecret`] where one is not set; [`Kind::InvalidTask`] where one cannot be masked.
+/// [`Kind::MissingSecret`] if one is not set; [`Kind::InvalidTask`] if one cannot be masked.
 pub fn read<'n>(
     names: impl IntoIterator<Item = &'n str> + Clone,
     given: impl Fn(&str) -> Option<&'n str>,
@@ -57,7 +57,7 @@ pub fn read<'n>(
             _ => format!("the secrets `{list}` are not set"),
         };
         return Err(Fault::new(Kind::MissingSecret, message)
-            .hint("set it in the environment that orch itself is started in; empty will do"));
+            .hint("set it in the environment in which orch is started; it may be empty"));
     }
     let mut all = Vec::new();
     for name in names {
@@ -77,7 +77,7 @@ fn maskable(name: &str, value: &OsStr) -> Result<()> {
         let least = mask::SHORTEST;
         return bad(
             format!("the secret `{name}` has fewer than {least} characters"),
-            "so short a text cannot be masked without hiding ordinary words; pass it by `env` if it is no secret",
+            "masking so short a text would hide ordinary words; pass it in `env` if it is not a secret",
         );
     }
     if value.len() > mask::LONGEST {
@@ -90,7 +90,7 @@ fn maskable(name: &str, value: &OsStr) -> Result<()> {
     Ok(())
 }
 
-/// What is masked in every step of a workflow: the values of all secrets that any step declares.
+/// Masks the secrets that any step of a workflow declares.
 #[must_use]
 pub fn of_workflow(workflow: &Workflow) -> Masker {
     let mut values = Vec::new();
@@ -103,29 +103,29 @@ pub fn of_workflow(workflow: &Workflow) -> Masker {
     Masker::new(values.iter().map(|value| value.as_bytes()))
 }
 
-/// Whether a variable holds a key by its name, and its value could be one.
+/// Whether a variable is named like a key and its value is long enough to be one.
 #[must_use]
 pub fn is_key(name: &OsStr, value: &OsStr) -> bool {
     let name = name.as_bytes();
     KEYS.iter().any(|end| name.ends_with(end.as_bytes())) && value.len() >= LONG_ENOUGH
 }
 
-/// Refuses a text that goes to an agent, or to a file, with a secret in it.
+/// Refuses a text that contains a secret, before it goes to an agent or a file.
 ///
 /// # Errors
-/// [`Kind::InvalidTask`], which says where it is but not what.
+/// [`Kind::InvalidTask`], which says where the secret is, but not what it is.
 pub fn refuse(masker: &Masker, text: &str, place: &str) -> Result<()> {
     if !masker.is_in(text) {
         return Ok(());
     }
     Err(Fault::new(
         Kind::InvalidTask,
-        format!("{place} holds the value of a secret"),
+        format!("{place} contains the value of a secret"),
     )
-    .hint("a secret is passed by environment alone: let the program read it there"))
+    .hint("secrets are passed only by environment: let the program read it there"))
 }
 
-/// Refuses what a run is started with where a secret of the workflow is in it.
+/// Refuses the request and the input of a run if they contain a secret of the workflow.
 ///
 /// # Errors
 /// [`Kind::InvalidTask`], as [`refuse`] has it.
@@ -148,7 +148,7 @@ pub fn refuse_order(
         .try_for_each(|(key, value)| refuse(&masker, &texts(value), &format!("`context.{key}`")))
 }
 
-/// Every text in a document, one below the other.
+/// Every text in a document, one per line.
 fn texts(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text}\n"),

@@ -1,7 +1,7 @@
 //! Advisory whole-file locks (`flock`).
 //!
 //! The only file that touches fs2, and always by the trait's name: `std::fs::File` has methods of
-//! the same names, which would win in silence. It must never open or create a file.
+//! the same names, which would be called instead. This file never opens or creates a file.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use fs2::FileExt;
 /// Takes the exclusive lock if it is free; `false` if someone else holds a lock.
 ///
 /// # Errors
-/// If the lock cannot be asked for at all, as on a file system without locks.
+/// If locking fails, as on a file system without locks.
 pub fn try_exclusive(file: &File) -> io::Result<bool> {
     taken(FileExt::try_lock_exclusive(file))
 }
@@ -19,7 +19,7 @@ pub fn try_exclusive(file: &File) -> io::Result<bool> {
 /// Takes a shared lock if no one holds the exclusive one; `false` otherwise.
 ///
 /// # Errors
-/// If the lock cannot be asked for at all.
+/// If locking fails.
 pub fn try_shared(file: &File) -> io::Result<bool> {
     taken(FileExt::try_lock_shared(file))
 }
@@ -27,7 +27,7 @@ pub fn try_shared(file: &File) -> io::Result<bool> {
 /// Takes the exclusive lock, waiting for as long as someone else holds it.
 ///
 /// # Errors
-/// If the lock cannot be asked for at all.
+/// If locking fails.
 pub fn wait_exclusive(file: &File) -> io::Result<()> {
     loop {
         match FileExt::lock_exclusive(file) {
@@ -37,32 +37,32 @@ pub fn wait_exclusive(file: &File) -> io::Result<()> {
     }
 }
 
-/// Gives a lock back at once: a child between fork and exec may hold a copy of the descriptor, so
-/// that closing alone does not.
+/// Releases a lock at once. Closing the file might not: a child between fork and exec may hold a copy of
+/// the descriptor.
 ///
 /// # Errors
-/// If the lock cannot be given back.
+/// If the lock cannot be released.
 pub fn unlock(file: &File) -> io::Result<()> {
     FileExt::unlock(file)
 }
 
-/// A file that we hold the exclusive lock of, until it goes out of scope.
+/// A file with an exclusive lock, which is released on drop.
 #[derive(Debug)]
 pub struct Locked(File);
 
 impl Locked {
-    /// Locks the file, or gives nothing where someone else holds a lock.
+    /// Locks the file; `None` if someone else holds a lock.
     ///
     /// # Errors
-    /// If the lock cannot be asked for at all.
+    /// If locking fails.
     pub fn try_new(file: File) -> io::Result<Option<Locked>> {
         Ok(try_exclusive(&file)?.then_some(Locked(file)))
     }
 
-    /// Locks the file, however long that takes.
+    /// Locks the file, waiting as long as necessary.
     ///
     /// # Errors
-    /// If the lock cannot be asked for at all.
+    /// If locking fails.
     pub fn wait(file: File) -> io::Result<Locked> {
         wait_exclusive(&file)?;
         Ok(Locked(file))
@@ -77,7 +77,7 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // A failed unlock leaves what closing does; there is nothing better to do about it.
+        // If this fails, closing the file unlocks it.
         let _ = unlock(&self.0);
     }
 }

@@ -1,12 +1,11 @@
-//! The order on disk: every step of it is a numbered [`Point`], and syncing is decided here.
+//! The order of operations on disk: each is a [`Point`], and this module decides what is synced.
 //!
-//! With `--durability power` what a point promises survives a power cut: files and folders are
-//! synced in the order that PROTOCOL names. With `process` they survive the death of any process,
-//! which needs no sync at all.
+//! With `--durability power` what a point promises survives a power cut: files and folders are synced in
+//! this order. With `process` it survives the death of any process, which needs no sync.
 //!
 //! In builds with debug assertions `ORCH_FAULT=MODE:POINT[:NTH[:COUNT]]` makes a point fail: the
 //! modes are `kill` (SIGKILL to this process), `stop` (SIGSTOP), `enospc`, `eio`, `emfile`. The
-//! fault strikes *before* the operation of that point. Release builds have no such thing.
+//! fault happens *before* the operation of that point. Release builds have no fault injection.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::disk::safety::Dir;
 
-/// How much a commit survives.
+/// What a commit survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Durability {
     /// A power cut.
@@ -59,17 +58,17 @@ points! {
     ClaimOpen = "claim.open",
     /// It is locked.
     ClaimLock = "claim.lock",
-    /// It is seen that nobody is writing it.
+    /// It is checked that nobody is writing it.
     ClaimLease = "claim.lease",
     /// The results of an earlier task of its name are set aside.
     ClaimAside = "claim.aside",
     /// It becomes `NAME.claimed`.
     ClaimRename = "claim.rename",
-    /// The claim is seen to be the file that was locked.
+    /// It is checked that the claim is the file that was locked.
     ClaimCheck = "claim.check",
     /// What an earlier attempt left is set aside.
     RunAside = "run.aside",
-    /// The prompt gets a file of its own, where the task's own text is not enough.
+    /// The prompt gets a file of its own, if it is more than the task's text.
     RunPrompt = "run.prompt",
     /// The output file is made: the record of the attempt.
     RunCreate = "run.create",
@@ -83,7 +82,7 @@ points! {
     RunEnded = "run.ended",
     /// stderr gets its name.
     CommitStderr = "commit.stderr",
-    /// The answer taken out of JSON gets a file of its own.
+    /// The answer found in JSON output gets a file of its own.
     CommitAnswer = "commit.answer",
     /// The output is made durable.
     CommitSyncOutput = "commit.sync-output",
@@ -119,7 +118,7 @@ points! {
     AdoptLock = "adopt.lock",
     /// What is left of its owner's processes is ended.
     AdoptSweep = "adopt.sweep",
-    /// It is seen whether it was committed.
+    /// It is checked whether it was committed.
     AdoptLook = "adopt.look",
     /// The folder of a new run is made.
     RunMake = "run.make",
@@ -153,7 +152,7 @@ points! {
     RunLogAppend = "run.log-append",
     /// The event is made durable: it has happened.
     RunLogSync = "run.log-sync",
-    /// A torn end of the log is cut.
+    /// An incomplete line at the end of the log is removed.
     RunLogCut = "run.log-cut",
     /// A file of a plan is written beside the old one.
     PlanWrite = "plan.write",
@@ -161,9 +160,9 @@ points! {
     PlanSync = "plan.sync",
     /// It takes the place of the old one.
     PlanRename = "plan.rename",
-    /// What becomes of printed files is written down.
+    /// The intended changes of printed files are recorded.
     ApplyJournal = "apply.journal",
-    /// That, a file of it or a folder is made durable.
+    /// That record, a file of it or a folder is made durable.
     ApplySync = "apply.sync",
     /// A printed file is written beside the old one.
     ApplyWrite = "apply.write",
@@ -175,12 +174,12 @@ points! {
     RunStateRename = "run.state-rename",
 }
 
-/// Stands before the operation of a point; an injected fault comes out of here.
+/// Called before the operation of a point; returns an injected fault, if there is one.
 pub fn at(point: Point) -> io::Result<()> {
     fault::strike(point)
 }
 
-/// The operations that sync or not, as the durability says.
+/// Operations that sync if the durability asks for it.
 #[derive(Debug, Clone, Copy)]
 pub struct Disk {
     durability: Durability,
@@ -215,10 +214,10 @@ impl Disk {
         }
     }
 
-    /// Writes a file that appears under its name whole or not at all, and replaces nothing.
+    /// Writes a file that appears under its name complete or not at all, and never replaces another.
     ///
-    /// The temporary file starts with a dot and is made anew over what a dead process left. A
-    /// failure removes it again.
+    /// The temporary file starts with a dot and replaces what a dead process left. It is removed on
+    /// failure.
     pub fn publish(
         self,
         points: &Publish,
@@ -234,8 +233,8 @@ impl Disk {
         self.sync_dir(points.sync_folder, to_dir)
     }
 
-    /// The same, and what was written keeps its first name too: in a folder that only orch writes to,
-    /// where it says who published it. It is the caller's to remove.
+    /// The same, but the temporary file stays: in a folder that only orch writes to, as proof that orch
+    /// published it. The caller removes it.
     pub fn publish_sealed(
         self,
         points: &Publish,
@@ -285,7 +284,7 @@ impl Disk {
     }
 }
 
-/// Whether a file system has no second names, as those of memory cards and many of a network.
+/// Whether a file system has no hard links, such as FAT and many network file systems.
 fn has_no_links(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(
@@ -377,7 +376,7 @@ mod fault {
         match plan.mode {
             Mode::Signal(signal) => {
                 kill_process(getpid(), signal).map_err(io::Error::from)?;
-                // Another thread may be the one that takes it: this one goes no further meanwhile.
+                // Another thread may receive the signal: this one waits until then.
                 std::thread::sleep(std::time::Duration::from_millis(20));
                 Ok(())
             }

@@ -1,6 +1,6 @@
-//! Paths that a workflow names: always inside the root, folder by folder, no link followed.
+//! Paths that a workflow names: opened folder by folder inside the root, without following links.
 //!
-//! A path is relative to the root or begins with the root's own; everything else is refused before
+//! A path is relative to the root or begins with the root's path. Anything else is refused before
 //! anything is opened.
 
 use std::fs::File;
@@ -12,10 +12,10 @@ use crate::disk::safety::Dir;
 use crate::disk::store::open_below;
 use crate::text::error::{Fault, Kind, Result};
 
-/// The parts of a path or glob inside the root; none where it is the root itself.
+/// The parts of a path or glob inside the root; none if it is the root itself.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] where it leads elsewhere.
+/// [`io::ErrorKind::InvalidInput`] if it leads out of the root.
 pub fn parts<'p>(root: &Path, path: &'p str) -> io::Result<Vec<&'p str>> {
     let refuse = |why: &str| {
         let message = format!("`{}` {why}", path.escape_debug());
@@ -35,7 +35,7 @@ pub fn parts<'p>(root: &Path, path: &'p str) -> io::Result<Vec<&'p str>> {
         return refuse("leads upwards by `..`");
     }
     if path.contains('\0') {
-        return refuse("holds a NUL byte");
+        return refuse("contains a NUL byte");
     }
     Ok(parts)
 }
@@ -43,7 +43,7 @@ pub fn parts<'p>(root: &Path, path: &'p str) -> io::Result<Vec<&'p str>> {
 /// A path inside the root, relative to it.
 ///
 /// # Errors
-/// [`Kind::SafetyViolation`] where it leads elsewhere.
+/// [`Kind::SafetyViolation`] if it leads out of the root.
 pub fn relative(root: &Path, path: &str) -> Result<String> {
     match parts(root, path) {
         Ok(parts) => Ok(parts.join("/")),
@@ -55,7 +55,7 @@ pub fn relative(root: &Path, path: &str) -> Result<String> {
 /// Opens a folder inside the root; `None` is the root itself.
 ///
 /// # Errors
-/// [`Kind::SafetyViolation`] for a link on the way, [`Kind::FileNotFound`] where there is none.
+/// [`Kind::SafetyViolation`] for a link on the way, [`Kind::FileNotFound`] if it does not exist.
 pub fn folder(root: &Root, path: &str) -> Result<Option<Dir>> {
     let inside = relative(&root.path, path)?;
     let mut here: Option<Dir> = None;
@@ -108,10 +108,10 @@ pub fn text(root: &Root, path: &str, limit: usize) -> Result<String> {
     })
 }
 
-/// Puts all of the bytes into a file inside the root, in one step; its folders are made.
+/// Writes a file inside the root, atomically; missing folders are created.
 ///
 /// # Errors
-/// [`Kind::SafetyViolation`] where the path leads elsewhere, by a link too.
+/// [`Kind::SafetyViolation`] if the path leads out of the root, or over a link.
 pub fn write(root: &Root, path: &str, bytes: &[u8]) -> Result<()> {
     let inside = relative(&root.path, path)?;
     let (here, name) = parent(root, &inside)?;
@@ -119,8 +119,8 @@ pub fn write(root: &Root, path: &str, bytes: &[u8]) -> Result<()> {
     replace(dir, name, bytes).map_err(|e| Fault::io("write", root.path.join(&inside), &e))
 }
 
-/// The folder that a file lies in, made where it is missing, and the file's name. The path is
-/// relative to the root; `None` is the root itself.
+/// The folder of a file, created if missing, and the file's name. The path is relative to the root;
+/// `None` is the root itself.
 ///
 /// # Errors
 /// [`Kind::SafetyViolation`] for a link on the way.
@@ -135,7 +135,7 @@ pub fn parent<'p>(root: &Root, inside: &'p str) -> Result<(Option<Dir>, &'p str)
     Ok((here, name))
 }
 
-/// A name in the way that is no file is left alone: a link is replaced, never written through.
+/// Replaces a file or a link of this name; a link is never written through. Anything else stays.
 fn replace(dir: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
     let short: String = name.chars().take(40).collect();
     let temp = format!(".{short}.{}.orch", uuid::Uuid::now_v7().simple());
@@ -169,7 +169,7 @@ fn not_opened(dir: &Dir, name: &str, error: &io::Error) -> Fault {
 fn link(path: &Path) -> Fault {
     let message = format!("`{}` is reached by a link", path.display());
     Fault::new(Kind::SafetyViolation, message)
-        .hint("links may lead out of the root; put the file or folder itself there")
+        .hint("links may lead out of the root: replace it with the file or folder itself")
 }
 
 fn has_link(dir: &Dir, inside: &str) -> bool {

@@ -1,8 +1,8 @@
-//! Recorded answers, so that agents can be tried again with no model: `--record` and `replay`.
+//! Recorded answers (`--record`), which the `replay` provider plays back without a model.
 //!
 //! A recording is `artifacts/_recordings/<key>.json`; the key is the SHA-256 of provider, model,
-//! parameters, system prompt and prompt. A changed prompt is a miss, never a guess: the fault names the nearest
-//! recording and what differs.
+//! parameters, system prompt and prompt. If the prompt differs there is no answer: the error names the
+//! nearest recording and the difference.
 
 use std::io::{self, Read, Write};
 
@@ -13,42 +13,42 @@ use crate::disk::safety::Dir;
 use crate::text::canonical;
 use crate::text::error::{Fault, Kind};
 
-/// The folder, which no agent's can be: `_` is not in their names.
+/// The folder. No agent has it: their names contain no `_`.
 pub const FOLDER: &str = "_recordings";
 const MAX_BYTES: u64 = 64 << 20;
 
-/// One answer, and what it answers.
+/// One answer with its question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
-    /// Who answered.
+    /// The provider.
     pub provider: String,
-    /// With which model.
+    /// The model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// With which parameters.
+    /// The parameters.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub params: Map<String, Value>,
-    /// With which system prompt.
+    /// The system prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub system: String,
-    /// What was asked.
+    /// The prompt.
     pub prompt: String,
     /// The answer.
     pub answer: String,
 }
 
-/// What to look for.
+/// Which answer to look for.
 #[derive(Debug, Clone)]
 pub struct Question<'a> {
-    /// Only answers of this provider, where one is named.
+    /// Only answers of this provider, if given.
     pub provider: Option<&'a str>,
-    /// Only answers of this model, where one is named.
+    /// Only answers of this model, if given.
     pub model: Option<&'a str>,
-    /// Only answers with these parameters, where there are any.
+    /// Only answers with these parameters, if there are any.
     pub params: &'a Map<String, Value>,
     /// The agent's system prompt.
     pub system: &'a str,
-    /// What is asked.
+    /// The prompt.
     pub prompt: &'a str,
 }
 
@@ -81,7 +81,7 @@ impl Recording {
     }
 }
 
-/// Keeps an answer, in the place of an earlier one to the same question.
+/// Saves an answer; it replaces an earlier one to the same question.
 pub fn keep(artifacts: &Dir, recording: &Recording) -> io::Result<()> {
     let dir = artifacts.make(FOLDER)?;
     let key = recording.key();
@@ -147,11 +147,11 @@ fn miss(all: &[(String, Recording)], question: &Question<'_>) -> Fault {
         .iter()
         .max_by_key(|(_, r)| common_start(&r.prompt, question.prompt));
     let Some((name, nearest)) = nearest else {
-        return fault.hint("there are no recordings; make some with `orch watch --record`");
+        return fault.hint("there are no recordings; record some with `orch watch --record`");
     };
     if nearest.prompt == question.prompt && nearest.system != question.system {
         return fault.hint(format!(
-            "artifacts/{FOLDER}/{name} answers this prompt, but with another system prompt: has the agent's file changed?",
+            "artifacts/{FOLDER}/{name} answers this prompt with another system prompt: has the agent's file changed?",
         ));
     }
     if nearest.prompt == question.prompt {
@@ -169,13 +169,13 @@ fn miss(all: &[(String, Recording)], question: &Question<'_>) -> Fault {
     let same = common_start(&nearest.prompt, question.prompt);
     let line = question.prompt[..same].matches('\n').count() + 1;
     fault.hint(format!(
-        "the nearest is artifacts/{FOLDER}/{name}; its prompt differs from line {line} on: {:?} was recorded, {:?} is asked",
+        "the nearest is artifacts/{FOLDER}/{name}; its prompt differs from line {line} on: recorded {:?}, now {:?}",
         line_at(&nearest.prompt, same),
         line_at(question.prompt, same),
     ))
 }
 
-/// How many bytes two texts have in common at the start.
+/// The length of the common prefix of two texts, in bytes.
 fn common_start(a: &str, b: &str) -> usize {
     a.char_indices()
         .zip(b.chars())
@@ -183,7 +183,7 @@ fn common_start(a: &str, b: &str) -> usize {
         .map_or_else(|| a.len().min(b.len()), |((at, _), _)| at)
 }
 
-/// The line around a place, shortened.
+/// The line around an offset, shortened.
 fn line_at(text: &str, at: usize) -> String {
     let start = text[..at].rfind('\n').map_or(0, |n| n + 1);
     text[start..]

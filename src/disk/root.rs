@@ -1,7 +1,7 @@
 //! The root: where it is, and the folders in it.
 //!
-//! A root is a folder with `inbox/` and `specs/orch.yaml`. Finding one reads paths that the user
-//! gave; from then on everything goes by the handles of [`Root`].
+//! A root is a folder with `inbox/` and `specs/orch.yaml`. Finding one uses paths that the user
+//! gave; from then on everything goes through the handles of [`Root`].
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::disk::safety::{Dir, FileId};
 use crate::text::error::{Fault, Kind, Result};
 
-/// The folders that orch itself writes in, beside the user's `specs/`.
+/// The folders that orch itself writes to, beside the user's `specs/`.
 pub const RUNTIME_FOLDERS: [&str; 5] = ["inbox", "artifacts", "processed", "workspace", "logs"];
 
 /// An opened root.
@@ -32,12 +32,12 @@ pub struct Root {
     pub workspace: Dir,
     /// Diagnostics and the watchers' locks.
     pub logs: Dir,
-    /// Whether the file system needs polling: its changes can come from another machine.
+    /// Whether the file system must be polled, because changes can come from another machine.
     pub remote: bool,
 }
 
 impl Root {
-    /// Opens the root that the user means: `--root` or `$ORCH_ROOT`, else the nearest parent.
+    /// Opens the root: `--root` or `$ORCH_ROOT`, else the nearest parent folder that is one.
     pub fn discover(named: Option<&Path>) -> Result<Root> {
         match named {
             Some(path) => Root::open(path),
@@ -45,8 +45,7 @@ impl Root {
         }
     }
 
-    /// The path of the root that the user means, for those who only read `specs/`: nothing is
-    /// opened and nothing made.
+    /// The path of the root, for commands that only read `specs/`: nothing is opened or created.
     pub fn locate(named: Option<&Path>) -> Result<PathBuf> {
         match named {
             Some(path) => whole(path),
@@ -54,7 +53,7 @@ impl Root {
         }
     }
 
-    /// Opens a root, making the runtime folders that are missing.
+    /// Opens a root and creates the runtime folders that are missing.
     pub fn open(path: &Path) -> Result<Root> {
         let path = whole(path)?;
         let open = || -> io::Result<Root> {
@@ -102,7 +101,7 @@ impl Root {
     }
 }
 
-/// A link in the place of a folder is told apart: it may lead anywhere.
+/// A link in the place of a folder gets its own message: it may lead anywhere.
 fn not_opened(path: &Path, error: &io::Error) -> Fault {
     let hint = "inbox, artifacts, processed, workspace and logs must be real folders that you may write in, not links";
     match RUNTIME_FOLDERS

@@ -1,9 +1,9 @@
-//! The only way from a name to a file: folders held by handle, names of one component.
+//! The only way from a name to a file: folders held by handle, and names of one component.
 //!
 //! Everything that orch opens, creates, renames or removes under its root goes through a [`Dir`].
 //! A `Dir` is opened once, beneath its parent's handle, with no symbolic link on the way
 //! (`openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`), and a file in it is reached by a name
-//! that has been checked to be a single component. So no name, link or race leads outside.
+//! that has been checked to be a single component. So no name, link or race leads outside the root.
 //!
 //! This module must never take a path of more than one component from anyone but the user's own
 //! command line and settings, and it must never follow a link below the root.
@@ -20,7 +20,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Which file an open descriptor or a name stands for.
+/// Identifies a file, whatever its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileId {
     /// The device.
@@ -29,7 +29,7 @@ pub struct FileId {
     pub ino: u64,
 }
 
-/// What a look at a name or a descriptor tells, as far as orch cares.
+/// The metadata of a file that orch uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Meta {
     /// Which file it is.
@@ -141,8 +141,8 @@ impl Dir {
         Meta::of_file(&self.fd)
     }
 
-    /// Which mount it is reached by, where the kernel tells (5.8 and later): two mounts of one
-    /// file system are two places to a rename.
+    /// The id of its mount, where the kernel gives it (5.8 and later). A rename fails between two mounts
+    /// even of one file system.
     #[must_use]
     pub fn mount_id(&self) -> Option<u64> {
         let flags = StatxFlags::MNT_ID;
@@ -155,7 +155,7 @@ impl Dir {
     pub fn is_writable(&self) -> bool {
         let wanted = Access::WRITE_OK | Access::EXEC_OK;
         match fs::accessat(&self.fd, ".", wanted, AtFlags::EACCESS) {
-            // Where it cannot be asked, the first try tells.
+            // On any other error the first write will tell.
             Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => false,
             _ => true,
         }
@@ -171,8 +171,8 @@ impl Dir {
         )?))
     }
 
-    /// What lies at a path below this folder, the last link not followed. It opens nothing: who
-    /// compares what he sees with what was there before compares the folders on the way as well.
+    /// What is at a path below this folder; a link at its end is not followed. It opens nothing, and is
+    /// only for comparing with an identity that is known: a folder on the way may be a link.
     pub fn look_below(&self, path: &str) -> io::Result<Meta> {
         path.split('/').try_for_each(component)?;
         Ok(Meta::of(&fs::statat(
@@ -182,7 +182,7 @@ impl Dir {
         )?))
     }
 
-    /// What `name` is, or `None` where there is nothing.
+    /// What `name` is, or `None` if it does not exist.
     pub fn find(&self, name: &str) -> io::Result<Option<Meta>> {
         match self.look(name) {
             Ok(meta) => Ok(Some(meta)),
@@ -206,8 +206,7 @@ impl Dir {
         self.open_with(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
     }
 
-    /// Creates a file in the place of whatever has its name, which is removed; a folder is moved
-    /// out of the way.
+    /// Creates a file and removes what had its name; a folder is moved aside.
     pub fn create_anew(&self, name: &str) -> io::Result<File> {
         match self.create_new(name) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
@@ -328,9 +327,9 @@ impl Dir {
         Ok(fs::fsync(&self.fd)?)
     }
 
-    /// Calls `each` with every entry's name and type (where the file system tells it), in no order.
+    /// Calls `each` with every entry's name and type (if the file system gives it), in no order.
     pub fn entries(&self, mut each: impl FnMut(&CStr, FileType)) -> io::Result<()> {
-        // A descriptor of its own: the position in a folder belongs to the open description.
+        // A new descriptor: the position in a folder belongs to the open description.
         let fd = fs::openat(&self.fd, ".", DIR_FLAGS, Mode::empty())?;
         let mut buffer = vec![MaybeUninit::<u8>::uninit(); 64 * 1024];
         let mut raw = fs::RawDir::new(fd, &mut buffer);

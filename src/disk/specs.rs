@@ -1,9 +1,8 @@
-//! What lies beside a workflow: agents, prompts, schemas, providers and settings.
+//! The files that a workflow uses: agents, prompts, schemas, providers and settings.
 //!
-//! [`Folder`] reads them from a root, [`Recorder`] remembers which files were read, and [`Pinned`]
-//! reads from what was remembered, so that a run goes on with the files that it began with. Only
-//! files below `specs/` are given out. Like everything in `specs/` they may be links to elsewhere:
-//! they belong to the user. Nothing here writes.
+//! [`Folder`] reads them from a root, [`Recorder`] remembers which files were read, and [`Pinned`] reads
+//! from what was remembered, so that a run continues with the files that it started with. Only files
+//! below `specs/` are read. They belong to the user and may be links to elsewhere. Nothing here writes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,7 +22,7 @@ pub(crate) use read::read_text;
 /// Files by their path from the root.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// Whether a path from the root names something below `specs/` and nothing else.
+/// Whether a path from the root leads to something below `specs/`.
 #[must_use]
 pub fn is_inside_specs(path: &str) -> bool {
     let good = |part: &str| !matches!(part, "" | "." | "..") && !part.contains('\0');
@@ -31,7 +30,7 @@ pub fn is_inside_specs(path: &str) -> bool {
         .is_some_and(|rest| rest.split('/').all(good))
 }
 
-/// The two files that say something about all agents.
+/// The two files that apply to all agents: settings and providers.
 #[derive(Debug)]
 struct Common {
     settings: Settings,
@@ -61,7 +60,7 @@ impl Common {
 pub struct Folder {
     root: PathBuf,
     common: Common,
-    /// The texts that `common` was made of: what was judged is what is recorded.
+    /// The texts that `common` was read from, so that exactly these are recorded.
     read: BTreeMap<&'static str, Option<String>>,
 }
 
@@ -125,7 +124,7 @@ pub struct Recorder<'s> {
 }
 
 impl<'s> Recorder<'s> {
-    /// Remembers from now on; settings and providers count as read.
+    /// Starts recording; settings and providers count as read.
     ///
     /// # Errors
     /// One of those two cannot be read.
@@ -145,7 +144,7 @@ impl<'s> Recorder<'s> {
         self.used.borrow_mut().insert(path.into(), bytes.into());
     }
 
-    /// Every file that was read so far and was there.
+    /// Every file that was read so far.
     #[must_use]
     pub fn used(&self) -> Files {
         self.used.borrow().clone()
@@ -178,7 +177,7 @@ impl Specs for Recorder<'_> {
     }
 }
 
-/// The specs that a run was begun with.
+/// The specs that a run was started with.
 #[derive(Debug)]
 pub struct Pinned {
     files: Files,

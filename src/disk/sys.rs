@@ -2,7 +2,7 @@
 //!
 //! This is the only file with `unsafe`: leases, `close_range`, namespaces, the attributes of a mount
 //! and the version of Landlock exist nowhere else as safe calls.
-//! It must never hold state or make decisions: one call in, one result out.
+//! No state, no decisions: one call in, one result out.
 
 #![allow(unsafe_code)]
 
@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Takes a read lease on an open file: it is refused with `EAGAIN` while anyone has the file open
-/// for writing. A break of the lease is told by SIGIO, which the caller must have handled.
+/// Takes a read lease on an open file: refused with `EAGAIN` while anyone has the file open for writing.
+/// When the lease is broken the process gets SIGIO, for which the caller must have a handler.
 ///
 /// # Errors
 /// Whatever `fcntl(F_SETLEASE)` says; `EAGAIN` means a writer, others mean "no leases here".
@@ -23,7 +23,7 @@ pub fn set_read_lease(fd: impl AsFd) -> io::Result<()> {
     setlease(fd.as_fd(), libc::F_RDLCK)
 }
 
-/// Gives a lease back.
+/// Releases a lease.
 ///
 /// # Errors
 /// Whatever `fcntl(F_SETLEASE)` says.
@@ -82,12 +82,12 @@ pub fn landlock_version() -> i32 {
 /// Gives this process a view of the mounts that is its own.
 ///
 /// # Errors
-/// If it may not have one.
+/// If that is not permitted.
 pub fn own_mounts() -> io::Result<()> {
     unshare(UnshareFlags::NEWNS)
 }
 
-/// The same for an ordinary user, who must be at home in a user namespace for it.
+/// The same for an ordinary user, who needs a user namespace for it.
 ///
 /// # Errors
 /// If the system does not let users have namespaces, or this process has more than one thread.

@@ -1,8 +1,9 @@
-//! The files of `depends_on`, put in front of a prompt or behind it.
+//! Injects the files of `depends_on` before or after a prompt.
 //!
-//! Pure text: the files were matched and read by others. What comes from a file is never substituted
-//! or parsed, and a file's name cannot break out of its line.
+//! Pure text: the caller has matched and read the files. File contents are never substituted or
+//! parsed, and a file's name cannot break out of its line.
 
+use crate::spec::workflow::model::{Inject, InjectMode, Position};
 use crate::text::cut;
 use crate::text::error::{Fault, Kind};
 
@@ -11,50 +12,17 @@ pub const MAX_BYTES: usize = 256 * 1024;
 /// The sentence above the files, unless `instruction` replaces it.
 pub const INSTRUCTION: &str = "The following files are required inputs for this task:";
 
-/// Room that is kept for the line that says how many files are left out.
+/// Space reserved for the line that says how many files are not shown.
 const TRAILER_BYTES: usize = 64;
-
-/// What of the files is injected.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Nothing: the files only have to be there.
-    None,
-    /// Their names.
-    #[default]
-    List,
-    /// Their names and what is in them.
-    Content,
-}
-
-/// Where it is put.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Position {
-    /// In front of the prompt.
-    #[default]
-    Prepend,
-    /// Behind the prompt.
-    Append,
-}
-
-/// What a step says about its injection.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Inject {
-    /// What of the files is injected.
-    pub mode: Mode,
-    /// Where it is put.
-    pub position: Position,
-    /// The sentence above the files; without it [`INSTRUCTION`].
-    pub instruction: Option<String>,
-}
 
 /// A file that a glob matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// Its path as the agent may use it.
     pub path: String,
-    /// How long it is.
+    /// Its size in bytes.
     pub total: u64,
-    /// Its first bytes, [`MAX_BYTES`] of them at most; empty where only names are asked for.
+    /// Its first bytes, at most [`MAX_BYTES`]; empty if only names are injected.
     pub start: Vec<u8>,
 }
 
@@ -76,13 +44,13 @@ pub fn require<'g>(globs: impl IntoIterator<Item = (&'g str, usize)>) -> Result<
         .hint("an earlier step has to write it; list it under `optional` if it may be missing"))
 }
 
-/// The prompt with the files injected, which are sorted bytewise here and named once each. Without
-/// files the prompt stays as it is.
+/// The prompt with the files injected, sorted bytewise, each once. Without files the prompt is
+/// unchanged.
 #[must_use]
 pub fn inject(prompt: &str, mut files: Vec<Found>, how: &Inject) -> String {
     files.sort_by(|a, b| a.path.as_bytes().cmp(b.path.as_bytes()));
     files.dedup_by(|a, b| a.path == b.path);
-    if files.is_empty() || how.mode == Mode::None {
+    if files.is_empty() {
         return prompt.to_owned();
     }
     let block = block(&files, how);
@@ -102,8 +70,8 @@ fn block(files: &[Found], how: &Inject) -> String {
     for (at, file) in files.iter().enumerate() {
         let room = end.saturating_sub(block.len());
         let entry = match how.mode {
-            Mode::Content => content(file, room),
-            Mode::List | Mode::None => format!("- {}\n", one_line(&file.path)),
+            InjectMode::Content => content(file, room),
+            InjectMode::List => format!("- {}\n", one_line(&file.path)),
         };
         if entry.len() > room {
             block.push_str(&left_out(files.len() - at));
@@ -119,7 +87,7 @@ fn left_out(files: usize) -> String {
     format!("({files} more {noun} not shown)\n")
 }
 
-/// One file under its header, cut to `room`. The numbers count bytes of the file.
+/// One file under its header, cut to `room` bytes. The numbers in the header count bytes of the file.
 fn content(file: &Found, room: usize) -> String {
     let total = file.total.max(file.start.len() as u64);
     let header = |shown: usize| {
@@ -181,7 +149,7 @@ mod tests {
         }
     }
 
-    fn how(mode: Mode, position: Position, instruction: Option<&str>) -> Inject {
+    fn how(mode: InjectMode, position: Position, instruction: Option<&str>) -> Inject {
         Inject {
             mode,
             position,
@@ -191,7 +159,7 @@ mod tests {
 
     #[test]
     fn files_are_listed_or_carried_on_either_side() {
-        use Mode::{Content, List};
+        use InjectMode::{Content, List};
         use Position::{Append, Prepend};
         let two = || {
             vec![
@@ -201,7 +169,6 @@ mod tests {
             ]
         };
         let table = [
-            (how(Mode::None, Prepend, None), "Do."),
             (
                 how(List, Prepend, None),
                 "The following files are required inputs for this task:\n- a.md\n- b.md\n\nDo.",
@@ -238,7 +205,11 @@ mod tests {
         let files = ["b", "a/b", "a-b", "Z", "é", "a"]
             .map(|path| file(path, ""))
             .to_vec();
-        let text = inject("", files, &how(Mode::List, Position::Append, Some("x")));
+        let text = inject(
+            "",
+            files,
+            &how(InjectMode::List, Position::Append, Some("x")),
+        );
         assert_eq!(text, "x\n- Z\n- a\n- a-b\n- a/b\n- b\n- é\n");
     }
 
@@ -246,7 +217,7 @@ mod tests {
     fn contents_are_limited_in_all() {
         let half = "x".repeat(150 * 1024);
         let files = vec![file("a", &half), file("b", &half), file("c", &half)];
-        let text = inject("", files, &how(Mode::Content, Position::Append, None));
+        let text = inject("", files, &how(InjectMode::Content, Position::Append, None));
         assert!(text.len() <= MAX_BYTES, "{}", text.len());
         assert!(text.contains("=== File: a (153600/153600 bytes) ==="));
         let cut = text.split("=== File: b (").nth(1).unwrap();
@@ -275,7 +246,7 @@ mod tests {
         let text = inject(
             "",
             vec![big],
-            &how(Mode::Content, Position::Append, Some("R")),
+            &how(InjectMode::Content, Position::Append, Some("R")),
         );
         assert_eq!(text, "R\n\n=== File: big (5/9000000 bytes) ===\nstart\n");
     }
@@ -292,7 +263,7 @@ mod tests {
             let text = inject(
                 "P",
                 vec![file("f", awkward)],
-                &how(Mode::Content, Position::Append, None),
+                &how(InjectMode::Content, Position::Append, None),
             );
             assert!(text.ends_with(&format!("===\n{awkward}\n")), "{awkward}");
         }
@@ -304,7 +275,7 @@ mod tests {
         let text = inject(
             "",
             vec![raw],
-            &how(Mode::Content, Position::Append, Some("R")),
+            &how(InjectMode::Content, Position::Append, Some("R")),
         );
         assert_eq!(
             text,
@@ -314,7 +285,7 @@ mod tests {
         let text = inject(
             "",
             vec![file("w", &wide)],
-            &how(Mode::Content, Position::Append, None),
+            &how(InjectMode::Content, Position::Append, None),
         );
         assert!(text.len() <= MAX_BYTES && !text.contains('\u{fffd}'));
     }

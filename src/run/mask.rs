@@ -1,11 +1,11 @@
-//! Secrets in text: found in every form that a program is likely to print them in, and replaced.
+//! Finds secrets in every form that a program is likely to print them in, and replaces them.
 //!
-//! A byte is masked if it lies in any occurrence of any form; each run of such bytes becomes `***`.
-//! Blanks, line breaks and NUL bytes count for nothing in between, so that a value which was wrapped,
-//! or printed as UTF-16, is found as well. What has been seen in one pass over the bytes is decided at
-//! once, except for an end that may be the start of a form: that is held back until more is known.
+//! A byte is masked if it is part of any occurrence of any form; each run of such bytes becomes `***`.
+//! Spaces, line breaks and NUL bytes between are ignored, so a value that was wrapped or printed as
+//! UTF-16 is found too. The bytes are scanned once. Only an end that may be the start of a form is held
+//! back until more bytes come.
 //!
-//! Pure: values come in, text goes out. It must never keep a value in anything that can be printed.
+//! Pure: values in, text out. A value must never be kept in anything that can be printed.
 
 mod automaton;
 mod forms;
@@ -23,11 +23,12 @@ use crate::run::state::StepResult;
 use crate::text::error::Fault;
 use automaton::{Automaton, Scanner};
 
-/// What stands in the place of a secret.
+/// What replaces a secret.
 pub const MASK: &str = "***";
-/// The fewest bytes, blanks not counted, that a value can have to be told from ordinary text.
+/// The shortest value that is masked, in bytes without white space. Shorter ones would match ordinary
+/// text.
 pub const SHORTEST: usize = 4;
-/// The most bytes that a value can have.
+/// The longest value that is masked, in bytes.
 pub const LONGEST: usize = 16 * 1024;
 
 /// Finds a set of values, in all their forms.
@@ -37,7 +38,7 @@ pub struct Masker(Option<Arc<Tables>>);
 struct Tables {
     /// Every form.
     all: Automaton,
-    /// Forms that a program wraps into lines: looked for across escaped line breaks too.
+    /// Forms that programs wrap into lines: found across escaped line breaks too.
     wrapped: Automaton,
     /// The values themselves.
     values: Vec<Vec<u8>>,
@@ -50,14 +51,14 @@ impl fmt::Debug for Masker {
     }
 }
 
-/// Whether a value is too short to be masked. An empty one is not: there is nothing to hide.
+/// Whether a value is too short to be masked. An empty one is not: it has nothing to hide.
 #[must_use]
 pub fn is_too_short(value: &[u8]) -> bool {
     !value.is_empty() && automaton::weight(value) < SHORTEST
 }
 
 impl Masker {
-    /// For these values; those that cannot be masked are left out.
+    /// A masker for these values; those that cannot be masked are left out.
     pub fn new<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Masker {
         let mut tables = Tables {
             all: Automaton::default(),
@@ -90,7 +91,7 @@ impl Masker {
         Masker(Some(Arc::new(tables)))
     }
 
-    /// Both at once.
+    /// A masker for the values of both.
     #[must_use]
     pub fn and(&self, other: &Masker) -> Masker {
         match (&self.0, &other.0) {
@@ -109,7 +110,7 @@ impl Masker {
         self.0.is_none()
     }
 
-    /// Whether one of the values stands in a text as it is.
+    /// Whether a text contains one of the values, unencoded.
     #[must_use]
     pub fn is_in(&self, text: &str) -> bool {
         let Some(tables) = &self.0 else { return false };
@@ -117,7 +118,7 @@ impl Masker {
         tables.values.iter().any(|value| stands(value))
     }
 
-    /// A masker of bytes that come piece by piece.
+    /// A masker for bytes that arrive in pieces.
     #[must_use]
     pub fn stream(&self) -> Stream {
         Stream {
@@ -130,7 +131,7 @@ impl Masker {
         }
     }
 
-    /// Bytes without secrets.
+    /// The bytes with their secrets masked.
     #[must_use]
     pub fn bytes(&self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(bytes.len());
@@ -140,7 +141,7 @@ impl Masker {
         out
     }
 
-    /// A text without secrets.
+    /// Masks the secrets of a text.
     pub fn text(&self, text: &mut String) {
         if self.is_idle() {
             return;
@@ -151,7 +152,7 @@ impl Masker {
         }
     }
 
-    /// A document without secrets: texts, keys, and numbers.
+    /// Masks the secrets of a document: in its texts, keys and numbers.
     pub fn value(&self, value: &mut Value) {
         if self.is_idle() {
             return;
@@ -180,7 +181,7 @@ impl Masker {
         }
     }
 
-    /// A fault without secrets.
+    /// Masks the secrets of an error.
     pub fn fault(&self, fault: &mut Fault) {
         self.text(&mut fault.message);
         if let Some(hint) = &mut fault.hint {
@@ -188,7 +189,7 @@ impl Masker {
         }
     }
 
-    /// A record without secrets. Names and hashes are orch's own.
+    /// Masks the secrets of a record. Names and hashes are orch's own and stay.
     pub fn record(&self, record: &mut Record) {
         if self.is_idle() {
             return;
@@ -203,7 +204,7 @@ impl Masker {
         }
     }
 
-    /// The result of a step without secrets.
+    /// Masks the secrets of a step's result.
     pub fn result(&self, result: &mut StepResult) {
         if self.is_idle() {
             return;
@@ -230,16 +231,16 @@ fn parts(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::once(value).chain(lines.filter(|line| !line.is_empty()))
 }
 
-/// Bytes that come piece by piece: however they are cut, the same comes out.
+/// Masks bytes that arrive in pieces. How they are split makes no difference.
 pub struct Stream {
     masker: Masker,
     scanners: [Scanner; 2],
-    /// What is not decided yet, and where in the whole it begins.
+    /// The bytes that are not decided yet, and their offset in the whole.
     held: Vec<u8>,
     base: u64,
-    /// What is to be masked of it: apart from each other, in order.
+    /// The ranges to mask, in order, not overlapping.
     ranges: VecDeque<(u64, u64)>,
-    /// Whether the last byte that was let go was masked.
+    /// Whether the last byte that was released was masked.
     masking: bool,
 }
 
@@ -250,7 +251,7 @@ impl fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// Takes the next bytes, and appends what is decided by now.
+    /// Takes the next bytes and appends what is decided so far.
     pub fn push(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
         let Some(tables) = self.masker.0.clone() else {
             out.extend_from_slice(chunk);
@@ -277,7 +278,7 @@ impl Stream {
         self.release(decided, out);
     }
 
-    /// There is no more: what was held back goes out.
+    /// Ends the stream and appends what was held back.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.release(self.base + self.held.len() as u64, out);
         self.scanners = [Scanner::default(), Scanner::unescaping()];

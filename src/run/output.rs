@@ -1,7 +1,7 @@
-//! What a process printed, as a step's result keeps it: text, lines or JSON, each within its limit.
+//! The output of a process as a step's result keeps it: text, lines or JSON, each within its limit.
 //!
-//! Bytes in, data out. What is wrong with an output is part of the answer, so that the caller decides
-//! what fails; the complete bytes are kept by others, and nothing here is ever written.
+//! Bytes in, data out. An error in the output is part of the answer: the caller decides what fails. The
+//! complete bytes are kept elsewhere.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub const MAX_LINES: usize = 10_000;
 pub const MAX_LINES_BYTES: usize = 1024 * 1024;
 /// The longest output that is parsed as JSON.
 pub const MAX_JSON_BYTES: usize = 1024 * 1024;
-/// The exit code of a step whose output is not what was asked for.
+/// The exit code of a step whose output is invalid.
 pub const INVALID_OUTPUT: i32 = 2;
 
 /// How an output is read.
@@ -36,20 +36,20 @@ pub enum Mode {
     Json,
 }
 
-/// What becomes of an output that is not the JSON that was asked for.
+/// What happens if the output is not the expected JSON.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnBadJson {
     /// The step fails with exit code 2.
     #[default]
     Fail,
-    /// The step goes on with the raw text and `json_parse_error`.
+    /// The step succeeds with the raw text and `json_parse_error`.
     KeepText,
 }
 
 /// An output as a step's result keeps it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Captured {
-    /// The text, in text mode or where JSON was asked for and not found.
+    /// The text, in text mode or if the output is not the expected JSON.
     pub output: Option<String>,
     /// The lines, in lines mode.
     pub lines: Option<Vec<String>>,
@@ -59,14 +59,14 @@ pub struct Captured {
     pub json_source: Option<Source>,
     /// More was printed than is kept here.
     pub truncated: bool,
-    /// Why there is no document although the step goes on.
+    /// Why there is no document although the step did not fail.
     pub json_parse_error: Option<String>,
     /// Why the step fails, if the process itself did not.
     pub fault: Option<Fault>,
 }
 
 impl Captured {
-    /// The exit code of the step, given that of its process: a process that failed stays failed.
+    /// The exit code of the step, given that of its process. A failed process stays failed.
     #[must_use]
     pub fn exit_code(&self, process: i32) -> i32 {
         match (process, &self.fault) {
@@ -75,7 +75,7 @@ impl Captured {
         }
     }
 
-    /// What `output` is in a guard: the document, the lines or the text.
+    /// What a guard sees as `output`: the document, the lines or the text.
     #[must_use]
     pub fn value(&self) -> Value {
         if let Some(document) = &self.json_data {
@@ -89,7 +89,7 @@ impl Captured {
     }
 }
 
-/// Reads an output. A schema is asked about JSON only.
+/// Reads an output. The schema applies to JSON only.
 #[must_use]
 pub fn capture(mode: Mode, bytes: &[u8], on_bad: OnBadJson, schema: Option<&Schema>) -> Captured {
     match mode {
@@ -118,7 +118,7 @@ fn text(bytes: &[u8]) -> Captured {
 /// As much text as fits into `limit` bytes, cut between characters, and whether anything was cut.
 /// Bytes that are not UTF-8 become `U+FFFD`.
 fn first_text(bytes: &[u8], limit: usize) -> (String, bool) {
-    // The few bytes more let a character that straddles the limit be seen for what it is.
+    // A few bytes more, so that a character across the limit is decoded whole.
     let looked_at = &bytes[..bytes.len().min(limit + 4)];
     let mut text = String::from_utf8_lossy(looked_at).into_owned();
     let cut = text.len() > limit || looked_at.len() < bytes.len();

@@ -1,7 +1,7 @@
-//! The result record of a task, `NAME.json`: the struct, its words and its excerpt of the answer.
+//! The result record of a task, `NAME.json`, with its excerpt of the answer.
 //!
-//! Field order is part of the format. Reading takes records with fields it does not know; writing
-//! leaves out what is not there. This module writes no file.
+//! Field order is part of the format. Unknown fields are accepted on reading; empty fields are left out
+//! on writing. This module writes no file.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::text::error::{Fault, exit};
 /// How much of the answer a record carries.
 pub const EXCERPT_BYTES: usize = 8 * 1024;
 
-/// How a task ended, or that it has only begun.
+/// How a task ended, or that it has only started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are the documentation")]
@@ -107,7 +107,7 @@ pub struct Record {
     /// The step of that run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// The provider that worked on it; empty if it never came to that.
+    /// The provider that worked on it; empty if none did.
     #[serde(default)]
     pub provider: String,
     /// The command line, with the prompt left out.
@@ -128,7 +128,7 @@ pub struct Record {
     pub attempt: u32,
     /// When it began, RFC 3339 in UTC.
     pub start_time: String,
-    /// When it ended; the start itself for one that has only begun.
+    /// When it ended; the start time if it has only started.
     pub end_time: String,
     /// Seconds between the two.
     pub duration: f64,
@@ -150,19 +150,19 @@ pub struct Record {
     /// Tokens and cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// The provider's session, to go on from.
+    /// The provider's session, to continue from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// Where the answer went: `agent/NAME`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// Whether this attempt is only kept, and the task was not committed with it.
+    /// Whether the task was committed by another attempt, and this one is only kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncommitted: bool,
 }
 
 impl Record {
-    /// A record with nothing in it but whose it is and how it ended.
+    /// A record that says only whose it is and how it ended.
     #[must_use]
     pub fn new(agent: &str, task: &str, attempt: u32, status: Status) -> Record {
         Record {

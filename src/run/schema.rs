@@ -1,7 +1,8 @@
-//! JSON Schema: compile once, then say where a document differs.
+//! JSON Schema: compiled once, then compared with documents.
 //!
 //! Nothing is fetched: a `$ref` to another document is refused when the schema is loaded, and
-//! patterns run in time linear in the text. It never changes a document, and never fills in defaults.
+//! patterns run in time linear in the text. A document is never changed, and defaults are not filled
+//! in.
 
 use std::fmt;
 
@@ -85,7 +86,7 @@ fn problem(error: &ValidationError<'_>) -> String {
     format!("at {pointer}: {}", line(&what))
 }
 
-/// A text of the library on one line, cut.
+/// A message of the library on one line, shortened.
 fn line(text: &str) -> String {
     let clean: String = text
         .chars()
@@ -113,7 +114,7 @@ fn refused(error: &ValidationError<'_>) -> Fault {
         .hint("a `$ref` may only point into the same file, such as `#/$defs/name`")
 }
 
-/// Refuses what would take the compiler too deep or too long.
+/// Refuses a schema that would take the compiler too deep or too long.
 fn measure(schema: &Value) -> Result<(), Fault> {
     let mut left = MAX_VALUES;
     let mut open = vec![(schema, 0)];

@@ -1,12 +1,12 @@
-//! JSON in one form only, and its hash: the same document gives the same bytes everywhere.
+//! Canonical JSON and its hash: the same document gives the same bytes everywhere.
 //!
-//! Keys are sorted, and nothing stands between the tokens, so that `sha256sum` of a snapshot is the
-//! hash that a run's state names.
+//! Keys are sorted and there is no white space between tokens, so `sha256sum` of a snapshot prints the
+//! hash that the run's state holds.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// The deepest JSON that is kept: with all that stands around it in a log, it can be read back.
+/// The deepest JSON that is kept. A log line nests it further, and must still be readable.
 pub const MAX_JSON_DEPTH: usize = 64;
 
 /// A document with its keys sorted, on one line, without a newline at the end.

@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-/// Takes out what could act on a terminal or deceive its reader: escape sequences, other control
-/// characters but line breaks and tabs, marks that turn the direction of writing, and characters
-/// that cannot be seen.
+/// Removes whatever could act on a terminal or deceive its reader: escape sequences, control characters
+/// other than line breaks and tabs, marks that change the direction of writing, and invisible
+/// characters.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_harmful) {
@@ -44,8 +44,8 @@ pub fn clean_line(text: &str) -> String {
     clean(text).replace(['\n', '\t'], " ")
 }
 
-/// JSON whose texts hold nothing that could act on a terminal: such characters are escaped, so that
-/// whoever reads the JSON gets them as they were.
+/// JSON that cannot act on a terminal: harmful characters are escaped, so a parser still gets them
+/// unchanged.
 #[must_use]
 pub fn clean_json(json: &str) -> Cow<'_, str> {
     if !json.chars().any(is_harmful) {
@@ -65,8 +65,8 @@ pub fn clean_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a character does something else than be seen. Line breaks and tabs are left to the
-/// reader.
+/// Whether a character could act on a terminal or deceive its reader. Line breaks and tabs are
+/// harmless.
 #[must_use]
 pub fn is_harmful(c: char) -> bool {
     let turns_direction = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}');
@@ -81,14 +81,14 @@ pub fn is_harmful(c: char) -> bool {
         || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// To the end of a control sequence. One that is broken off takes nothing else with it.
+/// Skips to the end of a control sequence. If it is incomplete, nothing after it is lost.
 fn skip_csi(chars: &mut std::iter::Peekable<impl Iterator<Item = char>>) {
     while chars.next_if(|c| ('\x20'..='\x3f').contains(c)).is_some() {}
     chars.next_if(|c| ('\x40'..='\x7e').contains(c));
 }
 
-/// To the end of an operating-system command: BEL, or ESC and a backslash. One that is never ended
-/// takes no more than its line with it.
+/// Skips to the end of an operating-system command: BEL, or ESC and a backslash. If it never ends,
+/// only the rest of its line is lost.
 fn skip_string(chars: &mut std::iter::Peekable<impl Iterator<Item = char>>) {
     while let Some(c) = chars.next_if(|c| *c != '\n') {
         match c {

@@ -1,4 +1,4 @@
-//! What can go wrong, in the user's words: a kind, one line of what and where, and a hint.
+//! Errors as the user sees them: a kind, a message with its location, and a hint.
 //!
 //! This is the only place where a kind of failure becomes an exit code. The library returns
 //! [`Fault`]s and never prints; `main` prints one and exits with its code.
@@ -17,15 +17,15 @@ pub mod exit {
     pub const FAILED: u8 = 1;
     /// A write outside the allowed places was attempted or found.
     pub const SAFETY: u8 = 2;
-    /// State on disk contradicts itself.
+    /// State on disk is inconsistent.
     pub const CORRUPTED: u8 = 3;
-    /// Only a person can move things on.
+    /// A person has to act before work can continue.
     pub const BLOCKED: u8 = 4;
     /// The command line is wrong.
     pub const USAGE: u8 = 64;
     /// A workflow, spec or task is invalid.
     pub const INVALID: u8 = 65;
-    /// Something else holds what is needed.
+    /// Another process holds what is needed.
     pub const BUSY: u8 = 75;
     /// Ended by SIGINT.
     pub const INTERRUPTED: u8 = 130;
@@ -47,7 +47,7 @@ pub mod exit {
     ];
 }
 
-/// The kind of a failure, as it stands in result records.
+/// The kind of a failure, as result records name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are the documentation")]
 pub enum Kind {
@@ -133,7 +133,7 @@ pub struct Fault {
     pub hint: Option<String>,
 }
 
-/// The result of everything that can fail in front of the user.
+/// The result of anything that can fail with a [`Fault`].
 pub type Result<T, E = Fault> = std::result::Result<T, E>;
 
 impl Fault {
@@ -183,10 +183,10 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Separates a message from its hint inside an error of `serde`, which knows no hints.
+/// Separates a message from its hint inside an error of `serde`, which has no hints of its own.
 const HINT_MARK: char = '\u{1f}';
 
-/// A message for `serde::de::Error::custom` whose hint arrives in the fault.
+/// A message for `serde::de::Error::custom` that carries its hint; [`unhinted`] splits them again.
 #[must_use]
 pub fn hinted(message: &str, hint: Option<&str>) -> String {
     match hint {
@@ -195,7 +195,7 @@ pub fn hinted(message: &str, hint: Option<&str>) -> String {
     }
 }
 
-/// A message of `serde` parted into what is wrong and its hint.
+/// A message of `serde`, split into what is wrong and its hint.
 #[must_use]
 pub fn unhinted(message: &str) -> (String, Option<String>) {
     match message.split_once(HINT_MARK) {

@@ -1,6 +1,6 @@
 //! Durations and sizes as people write them: `90s`, `1h30m`, `256MiB`.
 //!
-//! Pure text arithmetic. A bare number is never guessed at where a unit is expected.
+//! Pure text arithmetic. Where a unit is required, a bare number is an error.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! YAML text in, typed values out, every fault with its line and column.
+//! YAML text in, typed values out; every error has its line and column.
 //!
-//! The only module that touches `serde_yaml`, whose silent gaps are closed here: each text is first
-//! walked by `check`, and only what that walk accepts is given to the type that is asked for. Where
-//! all faults are wanted at once, `tree` keeps the place of every value. It never reads a file and
-//! never guesses what a doubtful text may mean.
+//! The only module that uses `serde_yaml`. `check` first refuses what that library would accept in
+//! silence; only then is the text read into the type that is asked for. Where all errors are wanted at
+//! once, `tree` keeps the location of every value. Nothing here reads a file or guesses what an
+//! ambiguous text may mean.
 
 mod check;
 mod flow;
@@ -25,9 +25,9 @@ pub const MAX_DEPTH: usize = 64;
 /// What is wrong with a YAML text, and where in it. Lines and columns count from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct YamlFault {
-    /// The line, or 0 if the fault has no place.
+    /// The line, or 0 if there is no location.
     pub line: usize,
-    /// The column, or 0 if the fault has no place.
+    /// The column, or 0 if there is no location.
     pub column: usize,
     /// What is wrong. Lower case, no final period.
     pub message: String,
@@ -50,8 +50,8 @@ impl YamlFault {
         self
     }
 
-    /// The fault as the user sees it: `label:line:column: message`, where the text began
-    /// `line_offset` lines down in the file. An empty label gives `line L, column C: message`.
+    /// The error as the user sees it: `label:line:column: message`. The text begins `line_offset`
+    /// lines down in its file. An empty label gives `line L, column C: message`.
     #[must_use]
     pub fn fault(self, kind: Kind, label: &str, line_offset: usize) -> Fault {
         let (line, column) = (self.line + line_offset, self.column);
@@ -82,7 +82,7 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlFault> {
     serde_yaml::from_str(text).map_err(|error| read_error(&error, text))
 }
 
-/// For fields that may be written with no value: `params:` alone is an empty map.
+/// For fields that may be written without a value: `params:` alone is an empty map.
 ///
 /// # Errors
 /// Whatever `T` itself does not take.
@@ -114,7 +114,7 @@ fn read_error(error: &serde_yaml::Error, text: &str) -> YamlFault {
     if message.contains("more than one document") {
         let line = second_document(text);
         return YamlFault::at(line, 1, "there is more than one YAML document here")
-            .hint("keep one document in a file: take out the second `---`");
+            .hint("keep one document per file: remove the second `---`");
     }
     if let Some(fault) = unknown_word(message, line, column) {
         return fault;
@@ -128,12 +128,12 @@ fn read_error(error: &serde_yaml::Error, text: &str) -> YamlFault {
     }
 }
 
-/// The library's wording where it is fit for a user, ours where it is not.
+/// Our wording where the library's is not fit for a user.
 fn plain(message: &str) -> String {
     let table = [
         (
             "mapping values are not allowed",
-            "a `:` stands where no value can begin",
+            "a `:` is not allowed here",
         ),
         (
             "could not find expected ':'",
@@ -141,13 +141,13 @@ fn plain(message: &str) -> String {
         ),
         (
             "did not find expected key",
-            "the indentation does not fit, or a key is missing",
+            "the indentation is wrong, or a key is missing",
         ),
         ("EOF while parsing a value", "there is nothing here"),
-        ("repetition limit", "the aliases here expand too far"),
+        ("repetition limit", "the aliases expand to too much data"),
         (
             "recursion limit",
-            "the nesting, or an alias of itself, is too deep",
+            "the nesting is too deep, or an alias contains itself",
         ),
         (
             "unknown anchor",
@@ -187,11 +187,11 @@ fn tab_fault(message: &str, text: &str, line: usize) -> Option<YamlFault> {
         })?;
     Some(
         YamlFault::at(index + 1, column + 1, "a tab is used for indentation")
-            .hint("YAML takes only spaces there"),
+            .hint("indent with spaces"),
     )
 }
 
-/// A place that is in the text: what is missing at its end is missed by the library one line later.
+/// A location inside the text: the library reports what is missing at the end one line too late.
 fn within(text: &str, line: usize, column: usize) -> (usize, usize) {
     let breaks = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
     let last = text.matches(breaks).count() + 1;
@@ -202,7 +202,7 @@ fn within(text: &str, line: usize, column: usize) -> (usize, usize) {
     (last, row.chars().count() + 1)
 }
 
-/// The first character that no YAML text may hold; the library only counts the bytes before it.
+/// The first character that YAML does not allow; the library only counts the bytes before it.
 fn control_fault(text: &str) -> Option<YamlFault> {
     let allowed = |c: char| match c {
         '\t' | '\n' | '\r' | '\u{85}' => true,
@@ -218,11 +218,11 @@ fn control_fault(text: &str) -> Option<YamlFault> {
     );
     let code = u32::from(found);
     let message = format!("the character U+{code:04X} is not allowed in YAML");
-    let hint = format!("take it out, or write it as `\\u{code:04x}` in double quotes");
+    let hint = format!("remove it, or write it as `\\u{code:04x}` in double quotes");
     Some(YamlFault::at(line, column, message).hint(hint))
 }
 
-/// The line where a second document begins, as well as it can be told from outside.
+/// The line where a second document probably begins.
 fn second_document(text: &str) -> usize {
     let is_marker = |row: &str| row.trim_end() == "---" || row.starts_with("--- ");
     let mut content = false;
@@ -235,7 +235,7 @@ fn second_document(text: &str) -> usize {
     0
 }
 
-/// `unknown field` and `unknown variant`, said in our words and with a suggestion.
+/// `unknown field` and `unknown variant` in our wording, with a suggestion.
 fn unknown_word(message: &str, line: usize, column: usize) -> Option<YamlFault> {
     let words = [
         ("unknown field `", "unknown key"),

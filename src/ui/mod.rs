@@ -1,6 +1,7 @@
-//! The words: command line, commands and reports. The only room that prints.
+//! The command line, the commands and the reports. The only room that prints.
 //!
-//! A command parses its words, asks the rooms below, and prints. No decision about tasks or runs is made here.
+//! A command reads its arguments, calls the rooms below, and prints. No decision about tasks or runs is
+//! made here.
 
 pub mod cli;
 pub mod commands;

@@ -453,8 +453,7 @@ fn settings_that_break_while_orch_watches_are_reported_and_the_last_good_ones_st
         let ran = watch.wait().expect(143);
         assert!(ran.stderr.contains(&format!("trouble: {file}:")), "{ran:?}");
         assert!(
-            ran.stderr
-                .contains("the settings from before stay in force"),
+            ran.stderr.contains("the last valid settings stay in force"),
             "{ran:?}"
         );
         assert_eq!(ran.stderr.matches("trouble:").count(), 1, "{ran:?}");

@@ -12,7 +12,7 @@ use crate::spec::settings;
 use crate::spec::task::AgentName;
 use crate::text::error::Result;
 
-/// By what a change of a file shows.
+/// Shows whether a file has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Stamp(Option<(u64, u64, i64, i64, u64)>);
 
@@ -23,7 +23,7 @@ impl Stamp {
     }
 }
 
-/// How the two files that all agents share look now.
+/// The stamps of the two files that apply to all agents.
 pub(super) fn stamps(root: &Path) -> [Stamp; 2] {
     [settings::FILE, provider::FILE].map(|file| Stamp::of(&root.join(file)))
 }

@@ -1,4 +1,4 @@
-//! How the steps of a workflow are run: with the workflow's own providers first, and commands.
+//! How the steps of a workflow are run: agents, the workflow's own providers, and commands.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,7 +12,7 @@ use crate::text::suggest;
 /// The name under which commands of steps are recorded.
 pub const SHELL: &str = "shell";
 
-/// What a command prints is its answer, and its exit code is its verdict.
+/// A command as a provider: its output is the answer, its exit code decides.
 static COMMAND: LazyLock<Option<Arc<ProviderConfig>>> = LazyLock::new(|| {
     let program = provider::template::Template::parse(SHELL).ok()?;
     let entry = Entry {
@@ -26,7 +26,7 @@ impl Catalogue {
     /// How a step's agent or provider is run. A provider alone has an empty agent.
     ///
     /// # Errors
-    /// Where there is no such agent or provider, or the agent's file is not valid.
+    /// If there is no such agent or provider, or the agent's file is invalid.
     pub fn step_setup(&self, who: &Who, own: &UserProviders) -> Result<Arc<Setup>> {
         let (agent, name) = match who {
             Who::Provider(provider) => (Agent::default(), provider.value.clone()),
@@ -47,7 +47,7 @@ impl Catalogue {
         Ok(Arc::new(self.complete(agent, name, provider)))
     }
 
-    /// How the command of a step is run: what it prints is its answer.
+    /// How the command of a step is run.
     #[must_use]
     pub fn command_setup(&self) -> Arc<Setup> {
         let provider = match &*COMMAND {

@@ -1,8 +1,8 @@
 //! Globs over the files of a root: `*`, `?`, `**` and classes.
 //!
-//! The walk goes by handles, starts at the folder that the pattern names without any wildcard, and
-//! goes into no folder that cannot lead to a match. Links are neither followed nor matched, and a
-//! name that begins with a dot is matched only by a part that begins with one.
+//! The search uses handles, starts at the last folder that the pattern names without a wildcard, and
+//! enters no folder that cannot lead to a match. Links are neither followed nor matched. A name that
+//! begins with a dot is matched only by a part that begins with one.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,38 +20,38 @@ use super::paths;
 use crate::disk::safety::Dir;
 use crate::run::state::Facts;
 
-/// Folders that lie deeper in each other than this are not looked at.
+/// Folders nested deeper than this are not searched.
 const MAX_DEPTH: usize = 128;
 
-/// The files that a pattern matches, relative to the root, sorted bytewise. A folder is among them
-/// only where the pattern's last part is its very name.
+/// The files that a pattern matches, relative to the root, sorted bytewise. A folder matches only if the
+/// pattern's last part is exactly its name.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] for a pattern that is none or leads out of the root.
+/// [`io::ErrorKind::InvalidInput`] for an invalid pattern, or one that leads out of the root.
 pub fn matches(root: &Path, pattern: &str) -> io::Result<Vec<String>> {
     Ok(look(root, pattern)?.files)
 }
 
-/// What a look for files found, and on what that depends.
+/// The files that were found, and the folders that the result depends on.
 #[derive(Debug, Default)]
 pub struct Look {
     /// The files, as [`matches()`] gives them.
     pub files: Vec<String>,
-    /// The folders that were gone through. As long as nothing comes or goes in them, another look
+    /// The folders that were searched. As long as nothing is added to or removed from them, another search
     /// finds the same.
     pub folders: Vec<Seen>,
 }
 
-/// A folder that a look went through.
+/// A folder that was searched.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// Relative to the root; empty for the root itself.
     pub folder: String,
-    /// The one name in it that matters, or any.
+    /// The only name in it that matters; `None` if any does.
     pub name: Option<String>,
 }
 
-/// Looks for the files that a pattern matches.
+/// Searches for the files that a pattern matches.
 ///
 /// # Errors
 /// As [`matches()`].
@@ -70,7 +70,7 @@ pub fn look(root: &Path, pattern: &str) -> io::Result<Look> {
     };
     walk(root, pattern, &mut each, &mut seen)?;
     Ok(Look {
-        // Texts are ordered by their bytes.
+        // Strings are ordered by their bytes.
         files: found.into_iter().collect(),
         folders,
     })
@@ -90,11 +90,11 @@ pub fn exists(root: &Path, pattern: &str) -> io::Result<bool> {
     Ok(any)
 }
 
-/// What guards are told of the disk. A pattern that is none has no answer, so that the guard which
-/// asked for it is an error and not false.
+/// Which patterns match a file, for guards. An invalid pattern gets no answer, so that its guard is an
+/// error and not false.
 ///
 /// # Errors
-/// Where the disk cannot be read.
+/// If the disk cannot be read.
 pub fn facts(root: &Path, wanted: &BTreeSet<String>) -> io::Result<Facts> {
     let mut facts = Facts::default();
     for glob in wanted {
@@ -111,7 +111,7 @@ pub fn facts(root: &Path, wanted: &BTreeSet<String>) -> io::Result<Facts> {
 
 /// One part of a pattern, between two slashes.
 enum Part {
-    /// This very name.
+    /// Exactly this name.
     Name(String),
     /// `**`: any number of folders.
     Any,
@@ -140,7 +140,7 @@ impl Part {
     }
 }
 
-/// Is told of every folder before it is looked at, and of the only name in it that matters.
+/// Called with every folder before it is searched, and with the only name in it that matters.
 type OnFolder<'f> = dyn FnMut(&str, Option<&str>) + 'f;
 
 fn walk(
@@ -185,8 +185,8 @@ fn walk(
         .map(|_| ())
 }
 
-/// A walk below the folder where the wildcards begin. The places are the parts that the next name
-/// may be matched by.
+/// A search below the folder where the wildcards begin. `places` are the indexes of the parts that may
+/// match the next name.
 struct Walk<'p> {
     parts: &'p [Part],
 }
@@ -202,7 +202,7 @@ impl Walk<'_> {
         places
     }
 
-    /// Goes through one folder; gives whether to go on.
+    /// Searches one folder; returns whether to continue.
     fn folder(
         &self,
         dir: &Dir,
@@ -257,7 +257,7 @@ impl Walk<'_> {
     }
 }
 
-/// The names in a folder that are text, with their types. A folder that may not be read has none.
+/// The names in a folder that are UTF-8, with their types; none if the folder may not be read.
 fn entries(dir: &Dir) -> io::Result<Vec<(String, FileType)>> {
     let mut found = Vec::new();
     let read = dir.entries(|name, kind| {
@@ -280,7 +280,7 @@ fn is_file_or_folder(kind: FileType) -> bool {
     matches!(kind, FileType::RegularFile | FileType::Directory)
 }
 
-/// What is not there, may not be read or is a link matches nothing.
+/// What does not exist, may not be read or is a link matches nothing.
 fn absent_is_none<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     match found {

@@ -1,7 +1,7 @@
 //! One part of a glob, as a pattern over the characters of one name.
 //!
-//! What is a glob is decided by `globset`, which checks the workflows too; but its `?` is one byte,
-//! and a name has characters.
+//! `globset` decides what a valid glob is, as it does for workflows. It is not used for matching because
+//! its `?` matches one byte, not one character.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use regex::{Regex, RegexBuilder};
 /// Compiles a part without slashes.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] where it is not a glob.
+/// [`io::ErrorKind::InvalidInput`] if it is not a glob.
 pub(super) fn compile(part: &str) -> io::Result<Regex> {
     let bad = |why: String| {
         let message = format!("`{}` is not a glob: {why}", part.escape_debug());
@@ -52,7 +52,7 @@ fn translated(part: &str) -> String {
     out
 }
 
-/// The inside of `[...]`, in which a `]` that comes first and a `-` at an end are themselves.
+/// The inside of `[...]`. A `]` at its beginning and a `-` at either end are literal.
 fn class(rest: &mut std::str::Chars<'_>, out: &mut String) {
     out.push('[');
     let mut first = true;

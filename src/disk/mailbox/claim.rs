@@ -1,7 +1,7 @@
-//! CLAIM: from a waiting file to a task that is ours alone, and the adoption of a dead owner's.
+//! CLAIM: takes a waiting task, or adopts the claim of a dead owner.
 //!
-//! A task is looked at, locked, seen to be complete and read *before* it is renamed, so that a
-//! decision not to take it now leaves no trace. Losing a race is normal and never an error.
+//! A task is opened, locked, checked for completeness and read *before* it is renamed, so that a decision
+//! not to take it leaves no trace. Losing a race is normal and never an error.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,27 +20,27 @@ use crate::disk::sys;
 use crate::run::record::Record;
 use crate::spec::task::{MAX_TASK_BYTES, TaskName};
 
-/// An empty file is taken for a task only when it has been empty for this long.
+/// An empty file counts as a task only after it has been empty for this long.
 const EMPTY_PATIENCE: Duration = Duration::from_secs(1);
-/// Where leases do not work, a task counts as complete when it has not changed for this long.
+/// Without leases, a task counts as complete when it has not changed for this long.
 const QUIET_PATIENCE: Duration = Duration::from_millis(500);
 
 const UNREADABLE: &str = "it may not be read";
 
-/// What a look at a waiting task found.
+/// The state of a waiting task.
 #[derive(Debug)]
 pub enum Look {
     /// Complete, locked and read.
     Ready(Held),
-    /// Somebody is writing it, or else holds it: to be looked at again soon.
+    /// Someone is writing or holding it: try again soon.
     Busy,
     /// No longer there.
     Gone,
-    /// Not something to open.
+    /// Not a plain file, and never opened; and why.
     Stray(&'static str),
 }
 
-/// A waiting task under our lock, not claimed yet. Dropping it leaves everything as it was.
+/// A waiting task that is locked but not claimed. Dropping it changes nothing.
 #[derive(Debug)]
 pub struct Held {
     folders: Arc<AgentBox>,
@@ -48,11 +48,11 @@ pub struct Held {
     suffix: &'static str,
     locked: Locked,
     id: FileId,
-    /// The task's text; at most one byte more than a task may have.
+    /// The task's text; at most one byte longer than allowed.
     pub bytes: Vec<u8>,
 }
 
-/// A task that is ours until it is retired or put back.
+/// A claimed task, until it is retired or put back.
 #[derive(Debug)]
 pub struct Claim {
     /// The agent's folders.
@@ -67,17 +67,17 @@ pub struct Claim {
     locked: Locked,
 }
 
-/// What a claim without an owner turned out to be.
+/// The state of a claim whose owner died.
 #[derive(Debug)]
 pub enum Adoption {
-    /// Its owner died after the commit: only the rest of the way is left.
+    /// Its owner died after the commit: it only has to be retired.
     Committed(Box<Record>),
     /// Its owner died before the commit.
     Unfinished,
 }
 
 impl Mailbox {
-    /// Looks at a waiting task and, where it is complete, locks and reads it.
+    /// Locks and reads a waiting task, if it is complete.
     pub fn look(
         &self,
         folders: &Arc<AgentBox>,
@@ -128,7 +128,7 @@ impl Mailbox {
         }))
     }
 
-    /// Why a name in an inbox is not something to open, if it is not.
+    /// Why a file in an inbox must not be opened; `None` if it may be.
     pub fn why_stray(&self, folders: &AgentBox, file: &str) -> io::Result<Option<&'static str>> {
         let Some(meta) = folders.inbox.find(file)? else {
             return Ok(None);
@@ -142,7 +142,7 @@ impl Mailbox {
         }
     }
 
-    /// Makes the held task ours; `None` where somebody else was faster or its name is taken.
+    /// Claims a task; `None` if someone else was faster or the claim's name is taken.
     pub fn claim(&self, held: Held) -> io::Result<Option<Claim>> {
         let folders = &held.folders;
         let claimed = file_name(&held.name, CLAIMED);
@@ -187,14 +187,14 @@ impl Mailbox {
         }))
     }
 
-    /// Takes over a claim whose owner is dead; `None` where it is alive or the claim is gone.
+    /// Takes over a claim whose owner is dead; `None` if it lives or the claim is gone.
     ///
-    /// The caller ends what is left of the owner's processes before it does anything with it.
+    /// The caller must end the owner's processes before it uses the claim.
     pub fn adopt(&self, folders: &Arc<AgentBox>, name: &TaskName) -> io::Result<Option<Claim>> {
         let Some(mut claim) = self.lock_claim(folders, name)? else {
             return Ok(None);
         };
-        // A claim that lost its race and died may have renamed a file that is still written.
+        // The owner may have died right after it renamed a file that is still being written.
         let file = claim.locked.file();
         let meta = Meta::of_file(file)?;
         if !self.nobody_writes(file, folders, name, &meta)? {
@@ -205,7 +205,7 @@ impl Mailbox {
         Ok(Some(claim))
     }
 
-    /// Locks a claim that nobody holds, and leaves it unread.
+    /// Locks a claim that nobody holds, without reading it.
     fn lock_claim(&self, folders: &Arc<AgentBox>, name: &TaskName) -> io::Result<Option<Claim>> {
         let claimed = file_name(name, CLAIMED);
         match folders.inbox.find(&claimed)? {
@@ -236,7 +236,7 @@ impl Mailbox {
         }))
     }
 
-    /// Opens the folders of a claim anew, where they were removed or replaced while it was worked on.
+    /// Reopens the folders of a claim, if they were removed or replaced during the work.
     pub fn renew(&self, claim: &mut Claim) -> io::Result<()> {
         self.forget(&claim.folders.agent);
         let folders = self.agent(&claim.folders.agent)?;
@@ -247,7 +247,7 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Whether a claim is held by a living worker. Takes nothing over.
+    /// Whether a living worker holds a claim.
     pub fn is_worked_on(&self, folders: &AgentBox, name: &TaskName) -> io::Result<bool> {
         is_held(&folders.inbox, name)
     }
@@ -267,7 +267,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether this very content has been seen for at least `patience`, by the monotonic clock.
+    /// Whether the content has not changed for at least `patience`, by the monotonic clock.
     fn unchanged_for(
         &self,
         folders: &AgentBox,
@@ -326,7 +326,7 @@ impl Held {
         &self.folders
     }
 
-    /// Whether the waiting file still is the one that we locked.
+    /// Whether the waiting file is still the one that is locked.
     fn is_waiting(&self) -> io::Result<bool> {
         let there = self
             .folders
@@ -337,13 +337,13 @@ impl Held {
 }
 
 impl Claim {
-    /// Whether `NAME.claimed` still is the file that we locked. Where not, the task was cancelled.
+    /// Whether `NAME.claimed` is still the file that is locked. If not, the task was cancelled.
     pub fn is_ours(&self) -> io::Result<bool> {
         let there = self.folders.inbox.find(&file_name(&self.name, CLAIMED))?;
         Ok(there.is_some_and(|meta| meta.id == self.id))
     }
 
-    /// A second open of the task, to be given to a provider: never the locked descriptor.
+    /// Opens the task a second time, for a provider, which must not get the locked descriptor.
     pub fn reopen(&self) -> io::Result<File> {
         self.folders.inbox.open(&file_name(&self.name, CLAIMED))
     }
@@ -388,8 +388,7 @@ fn is_lost_race(error: &io::Error) -> bool {
 fn read_task(file: &File, size: u64) -> io::Result<Vec<u8>> {
     let most = MAX_TASK_BYTES + 1;
     let expected = usize::try_from(size).unwrap_or(most).min(most);
-    // One byte more than there should be: a read that leaves it free has seen the end, so that a
-    // task that nobody is changing takes one system call.
+    // One byte more than expected: if it stays unused the end was seen, and one system call is enough.
     let mut bytes = vec![0; (expected + 1).min(most)];
     let first = read_start(file, &mut bytes)?;
     let ended = first == expected && first < bytes.len();

@@ -1,7 +1,7 @@
-//! COMMIT and RETIRE, and what becomes of attempts that were not committed.
+//! COMMIT and RETIRE, and what happens to attempts that were not committed.
 //!
-//! Every operation here can be repeated after it failed half-way: that is how a full disk is
-//! waited out, and how recovery finishes what a dead owner began.
+//! Every operation can be repeated after it failed half-way: this is how orch survives a full disk, and
+//! how recovery finishes the work of a dead owner.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -22,7 +22,7 @@ pub const OUT: &str = ".out";
 pub const RAW: &str = ".raw";
 /// What a provider wrote to stderr.
 pub const ERR: &str = ".err";
-/// What was sent, where it is more than the task's own text.
+/// The prompt that was sent, if it is more than the task's text.
 pub const PROMPT: &str = ".prompt";
 /// The copy of the canonical document that a step of a run was given.
 pub const STATE: &str = ".state";
@@ -31,11 +31,11 @@ pub const RECORD: &str = ".json";
 /// The next task of a chain, before it is dropped.
 pub const NEXT: &str = ".next";
 
-/// A file of an agent's that had the name of a record.
+/// A file that an agent wrote under the name of a record.
 const FOREIGN: &str = ".json.foreign";
 
-/// What is set aside together, the record last: while it is there, the rest is known to belong to
-/// a task that was committed.
+/// The files that are set aside together, the record last: while it exists, the others belong to a task
+/// that was committed.
 pub(super) const RESULTS: [&str; 6] = [OUT, RAW, ERR, PROMPT, STATE, RECORD];
 
 /// A committed record is at most this large: 8 KiB of output, escaped, and its surroundings.
@@ -45,7 +45,7 @@ const MAX_RECORD_BYTES: u64 = 4 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Commit {
-    /// The record stands, and it is ours.
+    /// The record exists and is ours.
     Done,
     /// The claim was taken from us (cancelled, replaced): the result is not committed.
     Lost,
@@ -60,7 +60,7 @@ pub enum Retired {
     Gone,
 }
 
-/// The files of one attempt, made when it starts.
+/// The files of one attempt, created when it starts.
 #[derive(Debug)]
 pub struct Attempt {
     /// Where stdout goes. Shared with the result, which syncs it.
@@ -69,7 +69,7 @@ pub struct Attempt {
     pub suffix: &'static str,
 }
 
-/// How often a task has been tried without a result.
+/// How many attempts at a task had no result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Setback {
     /// Attempts that a crash ended.
@@ -88,7 +88,7 @@ pub struct Next {
 }
 
 impl Mailbox {
-    /// Makes the output file of an attempt: its existence is the record that there was one.
+    /// Creates the output file of an attempt. Its existence proves that there was one.
     pub fn begin(&self, claim: &Claim, suffix: &'static str) -> io::Result<Attempt> {
         let folders = &claim.folders;
         let name = file_name(&claim.name, suffix);
@@ -106,7 +106,7 @@ impl Mailbox {
         })
     }
 
-    /// Moves the results of this name to `NAME~k.*`, and gives `k`.
+    /// Moves the results of this name to `NAME~k.*`, and returns `k`.
     pub fn set_aside(&self, folders: &AgentBox, name: &TaskName) -> io::Result<u32> {
         let dir = &folders.artifacts;
         at(Point::RunAside)?;
@@ -144,7 +144,7 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Keeps an attempt that does not count as `NAME~k.*`, with a record of how it ended.
+    /// Keeps an attempt that does not count, as `NAME~k.*` with a record of how it ended.
     pub fn keep_attempt(&self, claim: &Claim, record: &Record) -> io::Result<()> {
         let k = self.set_aside(&claim.folders, &claim.name)?;
         let record = Record {
@@ -189,7 +189,7 @@ impl Mailbox {
                 Ok(None) => found.interrupted += 1,
                 Ok(Some(record)) if record.uncommitted => {}
                 Ok(Some(_)) => break,
-                // Whatever has that name, it tells of no result.
+                // Whatever this file is, it is not a result.
                 Err(e) if e.kind() == io::ErrorKind::InvalidData => found.interrupted += 1,
                 Err(e) => return Err(e),
             }
@@ -199,18 +199,18 @@ impl Mailbox {
         Ok(found)
     }
 
-    /// Whether a claim that was adopted had been committed. Its agent may have written a record of
-    /// its own: only one with orch's seal, or a canceller's word, is believed.
+    /// Whether an adopted claim had been committed. The agent may have written a record itself: only one
+    /// with orch's seal, or with the note of `orch cancel`, counts.
     pub fn look_at_adopted(&self, claim: &Claim) -> io::Result<Adoption> {
         at(Point::AdoptLook)?;
         let (dir, name) = (&claim.folders.artifacts, file_name(&claim.name, RECORD));
         if !dir.has(&name)? {
             return Ok(Adoption::Unfinished);
         }
-        // By what it says, not by which file it is: not every file system has second names.
+        // Compared by content, not by identity: not every file system has hard links.
         let seal = bytes_of(&claim.folders.processed, &seal_of(&claim.name))?;
         let is_sealed = seal.is_some() && seal == bytes_of(dir, &name)?;
-        let is_cancel = || claim.folders.inbox.has(&word_of_cancel(&claim.name));
+        let is_cancel = || claim.folders.inbox.has(&cancel_note(&claim.name));
         match read_record(dir, &name)? {
             Some(record) if is_sealed || record.status == Status::Cancelled && is_cancel()? => {
                 Ok(Adoption::Committed(Box::new(record)))
@@ -222,15 +222,15 @@ impl Mailbox {
         }
     }
 
-    /// Moves a file out of the way that has the name of a record and is none.
+    /// Moves a file aside that has the name of a record and is none.
     fn set_foreign_aside(&self, claim: &Claim, name: &str) -> io::Result<()> {
         let dir = &claim.folders.artifacts;
         let k = first_free(|k| dir.has(&aside_name(&claim.name, k, FOREIGN)))?;
         dir.rename_new(name, dir, &aside_name(&claim.name, k, FOREIGN))
     }
 
-    /// Writes an output again that lost its name while it was worked on: its folder was removed, or
-    /// the agent removed it. What was said is not lost with the name.
+    /// Writes an output file again whose name was removed during the work, with its folder or by the agent:
+    /// the answer is not lost.
     pub fn restore(&self, claim: &Claim, suffix: &str, output: &File) -> io::Result<()> {
         if Meta::of_file(output)?.links > 0 {
             return Ok(());
@@ -300,7 +300,7 @@ impl Mailbox {
             .publish_sealed(&COMMIT, from, &seal, to, name, bytes)
     }
 
-    /// Seals a record that stands there, and is ours.
+    /// Seals a record that exists and is ours.
     fn seal(&self, claim: &Claim, bytes: &[u8]) -> io::Result<()> {
         let seal = seal_of(&claim.name);
         let mut file = claim.folders.processed.create_anew(&seal)?;
@@ -332,8 +332,8 @@ impl Mailbox {
             .publish(&COMMIT, dir, &format!(".{task}.json"), dir, name, bytes)
     }
 
-    /// A record stands there: ours, from a try that failed after it; a canceller's; or a file that
-    /// the agent itself wrote under this name, which is none and is moved out of the way.
+    /// A record exists already: ours, from an attempt to commit that failed later; one of `orch cancel`; or
+    /// a file that the agent wrote under this name, which is moved aside.
     fn already_committed(&self, claim: &Claim, name: &str, bytes: &[u8]) -> io::Result<Commit> {
         let dir = &claim.folders.artifacts;
         let there = bytes_of(dir, name)?.unwrap_or_default();
@@ -344,7 +344,7 @@ impl Mailbox {
         }
         let record = serde_json::from_slice::<Record>(&there);
         // A canceller leaves its word in the inbox, where no confined agent can write.
-        let said = || claim.folders.inbox.has(&word_of_cancel(&claim.name));
+        let said = || claim.folders.inbox.has(&cancel_note(&claim.name));
         if record.is_ok_and(|record| record.status == Status::Cancelled)
             && (said()? || !claim.is_ours()?)
         {
@@ -379,7 +379,7 @@ impl Mailbox {
         at(Point::CommitDrop)?;
         loop {
             match from.rename_new(&next, &to.inbox, &name) {
-                // A task of that name waits there already: ours gets a number.
+                // A task of that name is waiting there already: this one gets a number.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                     k += 1;
                     name = format!("{}.{k}{TASK}", shortened(&claim.name));
@@ -411,17 +411,17 @@ impl Mailbox {
                 set_aside_processed(processed, &claim.name)?;
                 inbox.rename_new(&claimed, processed, &done)?;
             }
-            // Not there: the claim, or the folder that it is to go to.
+            // Missing: the claim, or the folder that it goes to.
             Err(e) if e.kind() == io::ErrorKind::NotFound && !claim.is_ours()? => {
                 return Ok(Retired::Gone);
             }
             other => other?,
         }
         if status == Status::Cancelled {
-            // A canceller that died may have left its word.
-            ignore_missing(inbox.remove(&word_of_cancel(&claim.name)))?;
+            // An `orch cancel` that died may have left its note.
+            ignore_missing(inbox.remove(&cancel_note(&claim.name)))?;
         }
-        // Where no claim is, nobody asks for it any more.
+        // Without a claim it is of no use any more.
         ignore_missing(processed.remove(&seal_of(&claim.name)))?;
         self.disk.sync_dir(Point::RetireSyncProcessed, processed)?;
         self.disk.sync_dir(Point::RetireSyncInbox, inbox)?;
@@ -429,9 +429,9 @@ impl Mailbox {
         Ok(Retired::Done)
     }
 
-    /// Cancels a task that a living worker holds: a word that it is meant, the record, then the
-    /// claim goes away. The worker finds that out, and ends the agent. A record alone could be the
-    /// agent's own work, and is not believed.
+    /// Cancels a task that a living worker holds: writes a note, then the record, then removes the claim.
+    /// The worker notices that and ends the agent. A record without a note could be the agent's own, and
+    /// does not count.
     pub fn cancel_running(
         &self,
         folders: &AgentBox,
@@ -440,7 +440,7 @@ impl Mailbox {
     ) -> io::Result<Commit> {
         let claimed = file_name(name, CLAIMED);
         let (inbox, processed) = (&folders.inbox, &folders.processed);
-        let word = word_of_cancel(name);
+        let word = cancel_note(name);
         drop(inbox.create_anew(&word)?);
         match self.publish_beside_owner(&folders.artifacts, name, record) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
@@ -458,8 +458,7 @@ impl Mailbox {
         Ok(Commit::Done)
     }
 
-    /// Puts another record in the place of the one that was committed: of a start that turned out
-    /// not to be possible.
+    /// Replaces a committed record: for a start that turned out to be impossible.
     pub fn replace_record(&self, claim: &Claim, record: &Record) -> io::Result<()> {
         let dir = &claim.folders.artifacts;
         let temp = format!(".{}.json", claim.name);
@@ -473,7 +472,7 @@ impl Mailbox {
         self.disk.sync_dir(Point::CommitSyncFolder, dir)
     }
 
-    /// Takes a step's task out of its inbox: its run will drop it again when it is to be done.
+    /// Takes a step's task out of its inbox: the run drops it again when it is due.
     pub fn withdraw(&self, claim: &Claim) -> io::Result<()> {
         if claim.is_ours()? {
             ignore_missing(claim.folders.inbox.remove(&file_name(&claim.name, CLAIMED)))?;
@@ -481,8 +480,8 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Gives a claim back unfinished. Where its name is taken again, it stays as it is: a claim
-    /// without an owner, which the next watcher adopts.
+    /// Gives a claim back unfinished. If its name is taken meanwhile, it stays a claim without an owner,
+    /// which the next watcher adopts.
     pub fn put_back(&self, claim: Claim) -> io::Result<()> {
         if !claim.is_ours()? {
             return Ok(());
@@ -500,7 +499,7 @@ impl Mailbox {
     }
 }
 
-/// What a file says, as far as a record may go; `None` where no regular file has the name.
+/// The bytes of a file, up to the size of a record; `None` if there is no regular file of this name.
 fn bytes_of(dir: &Dir, name: &str) -> io::Result<Option<Vec<u8>>> {
     let is_file = |meta: &Meta| meta.kind == FileType::RegularFile;
     if !dir.find(name)?.as_ref().is_some_and(is_file) {
@@ -512,7 +511,7 @@ fn bytes_of(dir: &Dir, name: &str) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// The record of this name, or `None` where there is none.
+/// The record of this name, or `None` if there is none.
 pub fn read_record(dir: &Dir, name: &str) -> io::Result<Option<Record>> {
     let file = match dir.open(name) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -547,20 +546,20 @@ fn set_aside_processed(processed: &Dir, name: &TaskName) -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves room for a number behind the name.
+/// The name, shortened so that a number fits after it.
 fn shortened(name: &TaskName) -> &str {
     let text = name.as_str();
     &text[..text.len().min(190)]
 }
 
-/// What orch wrote as a record, a second time, in `processed/` until the claim is gone: agents may
-/// write beside their results, and not there.
+/// The seal of a record: a copy in `processed/` until the claim is gone. Agents may write beside their
+/// results, but not there.
 pub(super) fn seal_of(name: impl std::fmt::Display) -> String {
     format!(".{name}.json")
 }
 
-/// What a canceller leaves in the inbox until the claim is gone.
-fn word_of_cancel(name: &TaskName) -> String {
+/// The note that `orch cancel` leaves in the inbox until the claim is gone.
+fn cancel_note(name: &TaskName) -> String {
     format!(".{name}.cancel")
 }
 

@@ -8,7 +8,7 @@
 //! | `inbox/A/N.claimed`, not locked, with `artifacts/A/N.json` | committed; its owner died: to be retired |
 //! | `artifacts/A/N.out` or `.raw`, no `N.json` | an attempt was started |
 //! | `artifacts/A/N.json` | committed: this file's appearance *is* the commit |
-//! | `processed/A/.N.json`, which says the same as `artifacts/A/N.json` | orch's seal on a record: a dead owner's is believed with it alone |
+//! | `processed/A/.N.json`, the same as `artifacts/A/N.json` | orch's seal on a record: only a sealed record of a dead owner counts |
 //! | `artifacts/A/N.next` | the next task of a chain, not dropped yet |
 //! | `processed/A/N.task`, `N.failed` | retired |
 //! | `N~1.*`, `N~2.*` | earlier attempts and earlier tasks of the same name |
@@ -51,7 +51,7 @@ pub const TASK: &str = ".task";
 pub const CLAIMED: &str = ".claimed";
 /// The suffix of a failed task in `processed/`.
 pub const FAILED: &str = ".failed";
-/// What a person's answer is called, by its suffix.
+/// The suffixes of a person's answers.
 pub const ANSWERS: [(&str, Answer); 3] = [
     (".reply", Answer::Reply),
     (".approved", Answer::Approved),
@@ -81,7 +81,7 @@ impl AgentBox {
         ]
     }
 
-    /// The folder that may not be written in, if there is one.
+    /// The folder that is not writable, if there is one.
     pub fn read_only(&self) -> Option<&Dir> {
         let folders = self.areas().into_iter().map(|(_, dir)| dir);
         folders.into_iter().find(|dir| !dir.is_writable())
@@ -110,12 +110,12 @@ impl Mailbox {
         }
     }
 
-    /// The folders of an agent, made where they are missing.
+    /// The folders of an agent, created if missing.
     pub fn agent(&self, agent: &AgentName) -> io::Result<Arc<AgentBox>> {
         if let Some(found) = self.cached(agent) {
             return Ok(found);
         }
-        // From the root down each time: a folder that was moved away and made anew is found.
+        // From the root down each time, so that a folder that was moved away and created again is found.
         let folder = |area: &str| {
             let area = self.root.dir.make(area)?;
             let opened = area
@@ -142,7 +142,7 @@ impl Mailbox {
         self.disk
     }
 
-    /// Forgets the handles, so that folders which were moved or made anew are found again.
+    /// Forgets all handles, so that folders that were moved or created again are found.
     pub fn forget_handles(&self) {
         self.lock_boxes().clear();
     }
@@ -152,10 +152,10 @@ impl Mailbox {
         self.lock_boxes().remove(agent);
     }
 
-    /// Forgets the handles of folders that are no longer where they were: a handle goes along with
-    /// a folder that is moved, and would then read and write in another agent's name.
+    /// Forgets the handles of folders that are no longer where they were: a handle follows a folder that
+    /// is moved, and would then read and write in another agent's name.
     ///
-    /// Gives whether there were any: they have to be watched anew.
+    /// Returns whether there were any: they must be watched again.
     fn forget_replaced(&self) -> io::Result<bool> {
         for area in ["inbox", "artifacts", "processed"] {
             self.root.dir.make(area)?;
@@ -186,13 +186,12 @@ impl Mailbox {
     }
 
     fn lock_boxes(&self) -> MutexGuard<'_, HashMap<AgentName, Arc<AgentBox>>> {
-        // The map is whole after every operation on it, so a panic elsewhere has not spoilt it.
+        // Every operation leaves the map consistent, so a panic elsewhere does no harm.
         self.boxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What is wrong with one agent's folder, told with its path; what the system is short of stays as
-/// it is.
+/// An error about one agent's folder, with its path; other errors stay as they are.
 fn at_place(area: &Dir, agent: &AgentName, error: io::Error) -> io::Error {
     let why = match Errno::from_io_error(&error) {
         Some(Errno::LOOP) => "it is a link",
@@ -221,10 +220,9 @@ pub fn aside_name(name: &TaskName, k: u32, suffix: &str) -> String {
     format!("{name}~{k}{suffix}")
 }
 
-/// The first `k` from 1 on that is not taken, with few looks however many there are.
+/// The first free `k`, counted from 1, with few lookups however many are taken.
 ///
-/// Takes it that the numbers in use are dense, which they are unless somebody removed some: then
-/// any free number will do.
+/// Assumes that the taken numbers have no gaps. If someone removed some, any free number will do.
 fn first_free(mut taken: impl FnMut(u32) -> io::Result<bool>) -> io::Result<u32> {
     let mut high = 1;
     while taken(high)? {

@@ -1,6 +1,6 @@
-//! The names of a task's files in `artifacts/` and `processed/`, read backwards.
+//! Parses the names of a task's files in `artifacts/` and `processed/`.
 //!
-//! What is not recognised here belongs to somebody else, and is neither counted nor removed.
+//! A file that is not recognised here is not orch's, and is neither counted nor removed.
 
 use super::finish::RESULTS;
 use super::{FAILED, TASK};
@@ -11,19 +11,19 @@ pub const RESULT_SUFFIXES: &[&str] = &RESULTS;
 /// The suffixes of a retired task in `processed/`.
 pub const RETIRED_SUFFIXES: &[&str] = &[TASK, FAILED];
 
-/// A file's name, taken apart: `NAME.suffix` or `NAME~K.suffix`.
+/// The parts of a file name: `NAME.suffix` or `NAME~K.suffix`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part<'a> {
     /// The task's name.
     pub name: &'a str,
     /// `K`, for an earlier attempt or an earlier task of the same name.
     pub earlier: Option<u32>,
-    /// What it is.
+    /// Its suffix.
     pub suffix: &'static str,
 }
 
 impl<'a> Part<'a> {
-    /// Recognises a file by its name, or does not.
+    /// Splits a file name; `None` if orch does not write such names.
     #[must_use]
     pub fn of(file: &'a str, suffixes: &[&'static str]) -> Option<Part<'a>> {
         let (stem, suffix) = suffixes

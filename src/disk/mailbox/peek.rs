@@ -1,7 +1,7 @@
-//! Looking at mailboxes without leaving a trace: no folder is made, no claim is taken over.
+//! Reads mailboxes without changing anything: no folder is created, no claim is taken over.
 //!
-//! What is missing is empty. Everything here is a snapshot that may be out of date at once; nobody
-//! may decide on it to move a file without looking again.
+//! A missing folder counts as empty. Everything here is a snapshot that may be out of date at once: check
+//! again before you move a file.
 
 use std::io;
 
@@ -16,7 +16,7 @@ use crate::disk::root::Root;
 use crate::disk::safety::{Dir, Meta};
 use crate::spec::task::{AgentName, TaskName};
 
-/// The folders of one agent, as far as they exist.
+/// The folders of one agent that exist.
 #[derive(Debug)]
 pub struct Peek {
     /// The agent.
@@ -40,7 +40,7 @@ pub enum Place {
     Interrupted(i128),
     /// Retired then, with success.
     Done(i128),
-    /// Retired then, without.
+    /// Retired then, without success.
     Failed(i128),
 }
 
@@ -49,7 +49,7 @@ pub enum Place {
 pub struct Retirements {
     /// With success.
     pub done: usize,
-    /// Without.
+    /// Without success.
     pub failed: usize,
 }
 
@@ -58,11 +58,11 @@ pub struct Retirements {
 pub struct Survey {
     /// The agents with an inbox or retired tasks.
     pub agents: Vec<(Peek, Listing)>,
-    /// What is not ours.
+    /// Files that are not tasks.
     pub strays: Vec<Stray>,
 }
 
-/// Looks at every agent that has a folder anywhere.
+/// Lists every agent that has a folder.
 pub fn survey(root: &Root) -> io::Result<Survey> {
     let mut found = Survey::default();
     let mut names = inboxes(root, &mut found.strays)?;
@@ -82,7 +82,7 @@ pub fn survey(root: &Root) -> io::Result<Survey> {
 }
 
 impl Peek {
-    /// Opens what there is of an agent's folders.
+    /// Opens the folders of an agent that exist.
     pub fn at(root: &Root, agent: &AgentName) -> io::Result<Peek> {
         let folder = |area: &Dir| existing(area, agent.as_str());
         Ok(Peek {
@@ -93,7 +93,7 @@ impl Peek {
         })
     }
 
-    /// The agents that have a folder here, by name; what else lies there is passed over.
+    /// The agents that have a folder here, sorted by name; anything else is ignored.
     pub fn agents_in(area: &Dir) -> io::Result<Vec<AgentName>> {
         let mut agents = Vec::new();
         area.entries(|name, kind| {
@@ -109,7 +109,7 @@ impl Peek {
         Ok(agents)
     }
 
-    /// Whether a living worker holds this claim, and since when it is one; `None` if it is gone.
+    /// Whether a living worker holds this claim, and since when; `None` if it is gone.
     pub fn claim(&self, name: &TaskName) -> io::Result<Option<Place>> {
         let Some(inbox) = &self.inbox else {
             return Ok(None);
@@ -125,7 +125,7 @@ impl Peek {
         }))
     }
 
-    /// Where a task is; `None` where there is nothing of it.
+    /// The state of a task; `None` if there is no trace of it.
     pub fn place(&self, name: &TaskName) -> io::Result<Option<Place>> {
         if let Some(place) = self.claim(name)? {
             return Ok(Some(place));

@@ -1,4 +1,4 @@
-//! SUBMIT: a task written by orch itself, accepted at one instant and never half there.
+//! SUBMIT: drops a task that orch writes itself. It appears complete or not at all.
 
 use std::io;
 
@@ -9,7 +9,8 @@ use crate::disk::order::{Publish, SUBMIT};
 use crate::spec::task::{AgentName, TaskName};
 
 impl Mailbox {
-    /// Puts a task in an agent's inbox. Refuses (`AlreadyExists`) a name that waits or is worked on.
+    /// Puts a task in an agent's inbox. Fails with `AlreadyExists` if the name is waiting or being worked
+    /// on.
     pub fn submit(&self, agent: &AgentName, name: &TaskName, text: &str) -> io::Result<()> {
         let folders = self.agent(agent)?;
         if folders.inbox.has(&file_name(name, CLAIMED))? {
@@ -26,7 +27,7 @@ impl Mailbox {
     }
 }
 
-/// A name for a task that nobody named: sorts by time, and is its own.
+/// A unique name for a task without one; names sort by time.
 #[must_use]
 pub fn fresh_name(now: Timestamp, random: &uuid::Uuid) -> TaskName {
     let text = format!(

@@ -1,4 +1,4 @@
-//! Which workflows there are, and which one the user means by a word.
+//! Lists workflows, and finds the one that the user names.
 
 use std::io;
 use std::path::Path;
@@ -8,20 +8,20 @@ use crate::spec::{provider, settings};
 use crate::text::error::{Fault, Kind, Result};
 use crate::text::suggest;
 
-/// How the names of workflow files end.
+/// The extensions of workflow files.
 const ENDINGS: [&str; 2] = [".yaml", ".yml"];
 
 /// A workflow's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// What messages call it: the path from the root, or the path as the user gave it.
+    /// Its path for messages: from the root, or as the user gave it.
     pub file: String,
-    /// What is in it.
+    /// Its text.
     pub text: String,
 }
 
-/// The workflow files in `specs/` by their path from the root, sorted: whatever is YAML there and is
-/// neither settings nor providers.
+/// The workflow files in `specs/`, as sorted paths from the root: all YAML files except settings and
+/// providers.
 #[must_use]
 pub fn workflows(root: &Path) -> Vec<String> {
     let is_workflow = |name: &&String| stem(name).is_some() && !name.starts_with('.');
@@ -35,7 +35,7 @@ pub fn workflows(root: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Finds the workflow that a word means: a name in `specs/`, or a path from here.
+/// Finds a workflow by its name in `specs/` or by its path from the working directory.
 ///
 /// # Errors
 /// There is none, there are two, or it cannot be read.
@@ -57,7 +57,7 @@ pub fn find(root: &Path, word: &str) -> Result<Found> {
 /// Reads one of [`workflows`].
 ///
 /// # Errors
-/// It cannot be read, or another has its name and the other ending: nobody could say which is meant.
+/// It cannot be read, or both `NAME.yaml` and `NAME.yml` exist.
 pub fn load(root: &Path, file: &str) -> Result<Found> {
     refuse_twins(root, file)?;
     match read_text(&root.join(file)).map_err(invalid)? {
@@ -107,8 +107,9 @@ fn no_file(root: &Path, word: &str) -> Fault {
 
 fn unknown(word: &str, files: &[String]) -> Fault {
     let stems: Vec<&str> = files.iter().filter_map(|file| stem(file)).collect();
-    let hint = suggest::hint(word, &stems)
-        .unwrap_or_else(|| format!("there is none in specs/ yet: write specs/{word}.yaml"));
+    let hint = suggest::hint(word, &stems).unwrap_or_else(|| {
+        format!("there are no workflows in specs/ yet: write specs/{word}.yaml")
+    });
     Fault::new(
         Kind::UnknownWorkflow,
         format!("there is no workflow `{word}`"),
@@ -116,7 +117,7 @@ fn unknown(word: &str, files: &[String]) -> Fault {
     .hint(hint)
 }
 
-/// A workflow that cannot be read is no fault of the settings.
+/// An unreadable workflow is not an error in the settings.
 fn invalid(fault: Fault) -> Fault {
     match fault.kind {
         Kind::InvalidSettings => Fault {
@@ -127,14 +128,14 @@ fn invalid(fault: Fault) -> Fault {
     }
 }
 
-/// The name of a workflow's file without its folder and ending, if it has such an ending.
+/// The name of a workflow file without folder and extension, if it has one of the extensions.
 fn stem(file: &str) -> Option<&str> {
     let name = file.rsplit('/').next().unwrap_or_default();
     let stem = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending));
     stem.filter(|stem| !stem.is_empty())
 }
 
-/// The names in a folder that are text, sorted; none where there is no such folder.
+/// The names in a folder that are UTF-8, sorted; none if the folder does not exist.
 pub(super) fn names_in(folder: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();

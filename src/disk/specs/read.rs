@@ -1,4 +1,4 @@
-//! Reads one file that the user wrote: a regular one, of bounded size, and text.
+//! Reads one file that the user wrote: it must be regular, of limited size, and UTF-8.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use crate::text::error::{Fault, Kind, Result};
 
-/// No file of `specs/` is read beyond this.
+/// The largest file of `specs/` that is read.
 const MAX_SPEC_BYTES: u64 = 256 << 10;
 
-/// A file's text, or `None` where there is no such file.
+/// The text of a file, or `None` if it does not exist.
 pub(crate) fn read_text(path: &Path) -> Result<Option<String>> {
-    // Without waiting: a fifo in the place of a file must not stop a watcher.
+    // Non-blocking: a fifo in the place of a file must not stop a watcher.
     let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = match OpenOptions::new()
         .read(true)

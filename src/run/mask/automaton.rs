@@ -1,8 +1,9 @@
-//! A trie with failure links: all forms are looked for in one pass, in time linear in the text.
+//! A trie with failure links (Aho-Corasick): finds all forms in one pass, in time linear in the text.
+//! Kept here rather than taken from a library because it skips bytes inside a match.
 
 use std::collections::VecDeque;
 
-/// Bytes that count for nothing, in forms and in texts: a form may be wrapped, indented, or UTF-16.
+/// Bytes that are ignored in forms and texts: a form may be wrapped, indented, or UTF-16.
 fn is_skipped(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0)
 }
@@ -19,7 +20,7 @@ struct Node {
     /// The first child, and the next child of the same parent; 0 is none.
     child: u32,
     sibling: u32,
-    /// Where the longest proper end of this that begins a form is.
+    /// The node of the longest proper suffix that begins a form.
     fail: u32,
     depth: u32,
     /// The longest form that ends here.
@@ -76,7 +77,7 @@ impl Automaton {
         new
     }
 
-    /// Links every node to where to go on when its children do not fit.
+    /// Links every node to the one to continue with when no child matches.
     pub(super) fn finish(&mut self) {
         let mut queue = VecDeque::from([ROOT]);
         while let Some(node) = queue.pop_front() {
@@ -114,7 +115,7 @@ impl Automaton {
         }
     }
 
-    /// The child by this byte; the root, which is nobody's, where there is none.
+    /// The child for this byte; the root where there is none.
     fn child(&self, node: u32, byte: u8) -> u32 {
         if node == ROOT {
             return self.first[usize::from(byte)];
@@ -135,20 +136,20 @@ impl Automaton {
     }
 }
 
-/// Where one automaton stands in a text.
+/// The state of one automaton in a text.
 #[derive(Default)]
 pub(super) struct Scanner {
     node: u32,
-    /// The places of the bytes that led here.
+    /// The offsets of the bytes that led here.
     kept: VecDeque<u64>,
-    /// Whether escaped line breaks count for nothing too, and whether one may have begun.
+    /// Whether escaped line breaks are ignored too, and whether one may have begun.
     unescapes: bool,
     escaped: bool,
 }
 
 impl Scanner {
-    /// One for forms without backslashes, which passes over `\n`, `\r` and `\t` as they stand in
-    /// JSON, and in JSON in JSON.
+    /// A scanner for forms without backslashes. It skips `\n`, `\r` and `\t` as JSON escapes them, and
+    /// JSON inside JSON.
     pub(super) fn unescaping() -> Scanner {
         Scanner {
             unescapes: true,
@@ -156,7 +157,7 @@ impl Scanner {
         }
     }
 
-    /// Takes a byte; where a form ends with it, says where the longest one began.
+    /// Takes a byte; if a form ends with it, gives the offset at which the longest one began.
     pub(super) fn feed(&mut self, automaton: &Automaton, byte: u8, at: u64) -> Option<u64> {
         if is_skipped(byte) {
             return None;
@@ -182,7 +183,7 @@ impl Scanner {
         }
     }
 
-    /// The first byte that may yet turn out to be part of a form.
+    /// The first byte that may still become part of a form.
     pub(super) fn undecided(&self, automaton: &Automaton) -> Option<u64> {
         match automaton.at(self.node).open as usize {
             0 => None,

@@ -1,11 +1,11 @@
-//! The forms that a value takes in what programs print.
+//! The forms in which programs print a value.
 //!
 //! Each is what a common encoder makes of the whole value. A value that was compressed, encrypted,
-//! reversed, cut into pieces or encoded twice (but for JSON and URLs) is not found.
+//! reversed, split or encoded twice (except in JSON and URLs) is not found.
 
 use std::fmt::Write;
 
-/// Longer values are looked for in the usual forms alone: the others would take too much memory.
+/// Longer values are searched for in the most common forms only: the others would take too much memory.
 const EVERY_FORM: usize = 1024;
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -18,7 +18,7 @@ const DELETE: char = '\x7f';
 /// What URL encoders leave as it is besides letters, digits, `-`, `.` and `_`.
 const URL_SAFE: [&[u8]; 5] = [b"~", b"", b"~!*'()", b"~/", b"~!*'();,/?:@&=+$#"];
 
-/// Names every form, and whether programs wrap it into lines.
+/// Calls `give` with every form, and whether programs wrap it into lines.
 pub(super) fn each(value: &[u8], give: &mut dyn FnMut(&[u8], bool)) {
     give(value, false);
     bits(value, give);
@@ -52,8 +52,8 @@ fn bits(value: &[u8], give: &mut dyn FnMut(&[u8], bool)) {
     give(each_byte(value, |b| format!("{b:02X}")).as_bytes(), true);
 }
 
-/// A value in digits of some bits each, wherever in the encoded text it begins: what is common to
-/// all that may stand around it, and the whole of one that stands alone.
+/// A value in digits of `width` bits each, wherever in the encoded text it begins: the digits that do
+/// not depend on what surrounds it, and all digits if it stands alone.
 fn in_digits(value: &[u8], alphabet: &[u8], width: usize, give: &mut dyn FnMut(&[u8])) {
     let group = if width == 6 { 3 } else { 5 };
     for before in 0..group {
@@ -65,7 +65,7 @@ fn in_digits(value: &[u8], alphabet: &[u8], width: usize, give: &mut dyn FnMut(&
         if let Some(inner) = digits.get(first..last) {
             give(inner);
         }
-        // At the end of a text the last digit is filled up with zeros, and padding may follow.
+        // At the end of a text the last digit is filled with zeros, and padding may follow.
         let mut rest = digits[first.min(digits.len())..].to_vec();
         give(&rest);
         let whole = bytes.len().div_ceil(group) * group * 8 / width;
@@ -98,7 +98,7 @@ fn urls(value: &[u8], give: &mut dyn FnMut(&[u8], bool)) {
     }
 }
 
-/// Percent signs for every byte but those that have a text; the empty one is the byte itself.
+/// Percent-encodes every byte except those that `kept` maps to a text; an empty text is the byte itself.
 fn percent(value: &[u8], upper: bool, kept: impl Fn(u8) -> Option<&'static str>) -> String {
     each_byte(value, |byte| match kept(byte) {
         Some("") => char::from(byte).to_string(),
@@ -108,7 +108,7 @@ fn percent(value: &[u8], upper: bool, kept: impl Fn(u8) -> Option<&'static str>)
     })
 }
 
-/// As JSON encoders write it, and those that write JSON into JSON.
+/// As JSON encoders write it, also JSON inside JSON.
 fn json(text: &str, give: &mut dyn FnMut(&[u8], bool)) {
     for upper in [false, true] {
         for slash in [false, true] {
@@ -149,7 +149,7 @@ fn json_char(c: char, upper: bool, slash: bool, wide: bool, html: bool) -> Strin
     }
 }
 
-/// `\u0041`, with two of them where one is not enough.
+/// `\u0041`; a surrogate pair where one is not enough.
 fn utf16(c: char, upper: bool) -> String {
     let mut out = String::new();
     for unit in c.encode_utf16(&mut [0; 2]) {
@@ -161,7 +161,7 @@ fn utf16(c: char, upper: bool) -> String {
     out
 }
 
-/// Every byte by its number; or only those that are not plain, as literals of languages have them.
+/// Every byte as a number, or only those that are not printable, as in string literals.
 fn bytewise(value: &[u8], give: &mut dyn FnMut(&[u8], bool)) {
     let writers: [fn(u8) -> String; 9] = [
         |b| format!("\\x{b:02x}"),
@@ -176,7 +176,7 @@ fn bytewise(value: &[u8], give: &mut dyn FnMut(&[u8], bool)) {
     ];
     for writer in writers {
         let all = each_byte(value, writer);
-        // What stands between two is not behind the last.
+        // A separator stands between two, not after the last.
         give(all.trim_end_matches([':', ',']).as_bytes(), false);
     }
     for writer in &writers[..3] {
@@ -201,7 +201,7 @@ fn bytewise(value: &[u8], give: &mut dyn FnMut(&[u8], bool)) {
     give(printable.as_bytes(), false);
 }
 
-/// As it stands between quotes: of shells, of programming languages, of tables.
+/// Inside quotes: of shells, programming languages and CSV.
 fn quoted(text: &str, give: &mut dyn FnMut(&[u8], bool)) {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./,:@%+=".contains(c) || !c.is_ascii();
     let mut add = |writer: &dyn Fn(char) -> String| give(each_char(text, writer).as_bytes(), false);
@@ -217,7 +217,7 @@ fn quoted(text: &str, give: &mut dyn FnMut(&[u8], bool)) {
             false => c.to_string(),
         }
     };
-    // A shell's word outside of quotes, in all its stricter and looser readings.
+    // A shell word outside quotes, escaped more and less strictly.
     for kept in ["", ",:@%+=", ":@%+=", "~"] {
         let kept: String = kept.to_owned();
         add(&move |c| match c.is_ascii_alphanumeric()
@@ -261,7 +261,7 @@ fn quoted(text: &str, give: &mut dyn FnMut(&[u8], bool)) {
     }
 }
 
-/// Every character by its number.
+/// Every character as a number.
 fn numbered(text: &str, give: &mut dyn FnMut(&[u8], bool)) {
     let writers: [fn(char) -> String; 5] = [
         |c| utf16(c, false),

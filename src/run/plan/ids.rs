@@ -1,4 +1,4 @@
-//! The names of tasks: how they are written, and when two are the same.
+//! Task ids: how they are written, and when two are the same.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use regex::Regex;
 
 use super::markdown::pattern;
 
-/// What an id is: a number, with letters before it or a letter behind it.
+/// An id: a number, perhaps with letters before it or one letter after it.
 const ID: &str = r"(?:[A-Za-z]{1,8}[-_]?)?\d{1,6}(?:\.\d{1,6})*[a-z]?";
 
 static LEADING: LazyLock<Regex> = LazyLock::new(|| {
@@ -29,14 +29,14 @@ pub(super) fn of_file(name: &str) -> Option<&str> {
     Some(FILE.captures(name)?.get(1)?.as_str())
 }
 
-/// Whether a file is a task's by its name: it begins with a number, or with `task` or `fix` and one.
+/// Whether a file name is that of a task: it begins with a number, or with `task` or `fix` and a number.
 pub(super) fn is_task_file(name: &str) -> bool {
     static TASK: LazyLock<Regex> =
         LazyLock::new(|| pattern(r"(?i)^(?:(?:task|fix|t)[-_ ]?)?\d.*\.md$"));
     TASK.is_match(name)
 }
 
-/// The same for all ways to write an id: `1`, `01`, `Task 01`, `T01` and `t1` of the same plan.
+/// A key that is the same for all ways to write an id: `1`, `01`, `Task 01`, `T01`, `t1`.
 pub(super) fn key(id: &str) -> String {
     let mut key = String::new();
     for c in id.chars().flat_map(char::to_lowercase) {
@@ -69,7 +69,7 @@ pub(super) fn listed(value: &str) -> Vec<String> {
         .collect()
 }
 
-/// The part of a piece that names the task, or all of it where nothing does.
+/// The part of a piece that names the task, or all of it if none does.
 fn word(piece: &str) -> String {
     static RANGE: LazyLock<Regex> = LazyLock::new(|| {
         pattern(r"(?i)^(?:tasks?\s+)?#?(\d{1,6})\s*(?:-|–|—|\.\.|to|through)\s*#?(\d{1,6})$")
@@ -90,7 +90,7 @@ pub(super) fn range(text: &str) -> Option<(u32, u32)> {
     (first <= last).then_some((first, last))
 }
 
-/// The many words for nothing.
+/// Whether a text means "none".
 pub(super) fn is_none(text: &str) -> bool {
     let text = text.trim().trim_matches(['.', '*', '`', '(', ')', '_']);
     let words = [

@@ -1,4 +1,4 @@
-//! From what is written to a plan that holds together: every reference is resolved, every fault told.
+//! Makes a plan of what is written: resolves every reference and reports every error.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -49,12 +49,7 @@ fn too_long(folder: &Folder) -> Vec<PlanFault> {
                 "it is {} bytes long, more than {MAX_FILE_BYTES}",
                 text.len()
             );
-            PlanFault::new(
-                name,
-                0,
-                message,
-                "a plan names the work; keep its text short",
-            )
+            PlanFault::new(name, 0, message, "keep the text of a plan short")
         })
         .collect()
 }
@@ -92,7 +87,7 @@ impl<'r> Link<'r> {
                 MASTER,
                 0,
                 "it has no phase",
-                "begin each with a heading such as `## Phase 1: Foundations`",
+                "begin each phase with a heading such as `## Phase 1: Foundations`",
             );
         }
         for pair in phases.windows(2) {
@@ -105,7 +100,7 @@ impl<'r> Link<'r> {
                     MASTER,
                     pair[1].line,
                     message,
-                    "number the phases upwards, each once",
+                    "number the phases in ascending order, each once",
                 );
             }
         }
@@ -116,7 +111,7 @@ impl<'r> Link<'r> {
                     MASTER,
                     phase.line,
                     message,
-                    "write `- [ ] 01: what it is (`01-name.md`)` for each, or take the phase out",
+                    "write `- [ ] 01: what it is (`01-name.md`)` for each task, or remove the phase",
                 );
             }
         }
@@ -137,7 +132,7 @@ impl<'r> Link<'r> {
             let key = ids::key(&raw.id);
             if let Some(first) = self.by_key.get(&key) {
                 let message = format!(
-                    "task `{}` is listed twice, in line {} too",
+                    "task `{}` is listed twice; the other is in line {}",
                     raw.id, self.listed[*first].raw.line
                 );
                 self.fault(MASTER, raw.line, message, "give each task an id of its own");
@@ -172,14 +167,14 @@ impl<'r> Link<'r> {
         if let Some(written) = &raw.file {
             if written.starts_with('/') || written.split('/').any(|part| part == "..") {
                 let message = format!(
-                    "the file `{written}` of task `{}` leads out of the plan's folder",
+                    "the file `{written}` of task `{}` is outside the plan's folder",
                     raw.id
                 );
                 self.fault(
                     MASTER,
                     raw.line,
                     message,
-                    "name the file alone; it lies beside the master plan",
+                    "write only the file name; the file is beside the master plan",
                 );
                 return None;
             }
@@ -211,7 +206,7 @@ impl<'r> Link<'r> {
                 None
             }
             (Some(one), Some(two)) => {
-                let message = format!("task `{}` may be `{one}` or `{two}`", raw.id);
+                let message = format!("the file of task `{}` may be `{one}` or `{two}`", raw.id);
                 self.fault(
                     MASTER,
                     raw.line,
@@ -231,26 +226,26 @@ impl<'r> Link<'r> {
             && ids::key(id) != ids::key(&raw.id)
         {
             let message = format!(
-                "it says that it is task `{id}`, and the plan lists it as `{}`",
+                "the file says that it is task `{id}`, but the plan lists it as `{}`",
                 raw.id
             );
             self.fault(name, *line, message, "make the two the same");
         }
         for (line, path) in &meta.files {
             if escapes(path) {
-                let message = format!("`{path}` is not a path inside the work");
+                let message = format!("`{path}` is outside the working folder");
                 self.fault(
                     name,
                     *line,
                     message,
-                    "write it relative to the work's folder, without `..`",
+                    "write a path relative to the working folder, without `..`",
                 );
             }
         }
         meta
     }
 
-    /// Files that look like a task's and belong to none.
+    /// Files that look like a task's but belong to no task.
     fn orphans(&mut self) {
         let listed: BTreeSet<&str> = self
             .listed
@@ -314,7 +309,7 @@ impl<'r> Link<'r> {
                     &file,
                     line,
                     format!("task `{id}` depends on itself"),
-                    "take it out",
+                    "remove it",
                 );
             } else if later {
                 let message =
@@ -323,7 +318,7 @@ impl<'r> Link<'r> {
                     &file,
                     line,
                     message,
-                    "move one of them; phases are done in their order",
+                    "move one of them: phases are worked on in order",
                 );
             }
             found.push(other_id);
@@ -358,7 +353,7 @@ impl<'r> Link<'r> {
                     &file,
                     line,
                     message,
-                    "only tasks of one phase run side by side",
+                    "only tasks of the same phase can run in parallel",
                 );
             }
             found.push(other_id);
@@ -366,7 +361,7 @@ impl<'r> Link<'r> {
         unique(found)
     }
 
-    /// The places of the tasks that are named; a range stands for those of its numbers that exist.
+    /// The indexes of the tasks that are named; a range means those of its numbers that exist.
     fn resolved(&mut self, own: usize, named: &[Said], verb: &str) -> Vec<(usize, usize)> {
         let (id, file) = self.name_of(own);
         let mut found = Vec::new();
@@ -383,7 +378,8 @@ impl<'r> Link<'r> {
                 .filter(|place| *place != own)
                 .collect();
             if in_range.is_empty() {
-                let message = format!("task `{id}` {verb} `{text}`, which is no task of the plan");
+                let message =
+                    format!("task `{id}` {verb} `{text}`, which is not a task of the plan");
                 self.fault(
                     &file,
                     *line,
@@ -402,7 +398,7 @@ impl<'r> Link<'r> {
         (task.raw.id.clone(), file)
     }
 
-    /// What is said to run side by side and to wait for each other.
+    /// Tasks that are declared parallel although one depends on the other.
     fn contradictions(&mut self, tasks: &[Task]) {
         for task in tasks {
             for other in &task.parallel_with {
@@ -411,10 +407,10 @@ impl<'r> Link<'r> {
                     || back.is_some_and(|one| one.depends_on.contains(&task.id));
                 if waits {
                     let message = format!(
-                        "tasks `{}` and `{other}` are parallel, and one depends on the other",
+                        "tasks `{}` and `{other}` are declared parallel, but one depends on the other",
                         task.id
                     );
-                    self.fault(&task.file, 0, message, "take one of the two out");
+                    self.fault(&task.file, 0, message, "remove one of the two");
                 }
             }
         }
@@ -455,15 +451,10 @@ impl<'r> Link<'r> {
             .collect();
         if !stuck.is_empty() {
             let message = format!(
-                "the dependencies of these tasks lead in a circle: {}",
+                "these tasks depend on each other in a cycle: {}",
                 stuck.join(", ")
             );
-            self.fault(
-                MASTER,
-                0,
-                message,
-                "take one `Depends On` out of the circle",
-            );
+            self.fault(MASTER, 0, message, "remove one `Depends On` of the cycle");
         }
     }
 
@@ -483,7 +474,7 @@ impl<'r> Link<'r> {
             .collect()
     }
 
-    /// The boxes decide; a phase that is said to be skipped is not open either.
+    /// The boxes decide; a phase whose status is skipped is not open either.
     fn status(&mut self, phase: &RawPhase) -> Tick {
         let open = phase.tasks.iter().find(|task| task.tick == Tick::Open);
         let says = phase
@@ -494,7 +485,7 @@ impl<'r> Link<'r> {
             (_, Some((Tick::Skipped, _))) => Tick::Skipped,
             (Some(task), Some((Tick::Done, line))) => {
                 let message = format!(
-                    "phase {} is said to be done, and task `{}` is open",
+                    "the status of phase {} is done, but task `{}` is open",
                     phase.number, task.id
                 );
                 self.fault(
@@ -512,7 +503,7 @@ impl<'r> Link<'r> {
     }
 }
 
-/// Whether a path leads out of the folder that the work is done in.
+/// Whether a path leads out of the working folder.
 fn escapes(path: &str) -> bool {
     let bytes = path.as_bytes();
     let drive = bytes.len() > 1 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':';

@@ -1,12 +1,12 @@
-//! Marking a phase: its boxes, its status and the counts change, and not one other byte.
+//! Marks a phase as done or skipped: changes its boxes, its status and the counts, and no other byte.
 
 use std::ops::Range;
 
 use super::{Folder, MASTER, Tick, master, task_file};
 use crate::spec::workflow::model::Mark;
 
-/// The files that change when a phase is marked, with their new texts. The folder must hold a plan
-/// that can be read. A phase that is marked already gives nothing.
+/// The files that change when a phase is marked, with their new texts. The folder must hold a readable
+/// plan. If the phase is marked already, no file changes.
 #[must_use]
 pub fn mark(folder: &Folder, number: u32, mark: Mark) -> Vec<(String, String)> {
     let becomes = match mark {
@@ -79,7 +79,7 @@ fn own_file(folder: &Folder, task: &master::RawTask, becomes: Tick) -> Option<(S
             let start = status.value.start + at;
             (start..start + length, format!("[{}]", in_box(becomes)))
         }
-        // An attempt that died before it came to the master plan was here.
+        // An earlier attempt changed this file and died before it changed the master plan.
         None if value.contains(&format!("[{}]", in_box(becomes))) => return None,
         None if status.says == becomes => return None,
         None => (status.value, in_words(becomes).to_owned()),
@@ -103,7 +103,7 @@ fn in_words(tick: Tick) -> &'static str {
     }
 }
 
-/// The text with these places replaced; none of them overlap.
+/// The text with these ranges replaced; they do not overlap.
 fn edited(text: &str, mut edits: Vec<(Range<usize>, String)>) -> String {
     edits.sort_by_key(|(place, _)| place.start);
     let (mut out, mut at) = (String::with_capacity(text.len()), 0);

@@ -1,4 +1,4 @@
-//! Just as much Markdown as a plan needs: its lines outside of code and comments, and small pieces.
+//! The little Markdown that a plan needs: lines outside code and comments, headings, lists, tables.
 
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ pub(super) struct Line<'t> {
 }
 
 impl Line<'_> {
-    /// How far it is set in; a tab is four.
+    /// Its indentation; a tab counts as four.
     pub(super) fn indent(&self) -> usize {
         let blank = self.text.chars().take_while(|c| c.is_whitespace());
         blank.map(|c| if c == '\t' { 4 } else { 1 }).sum()
@@ -58,7 +58,7 @@ pub(super) fn lines(text: &str) -> Vec<Line<'_>> {
     all
 }
 
-/// The mark of a code block and how often it stands there.
+/// The fence character of a code block and its length.
 fn opened(line: &str) -> Option<(char, usize)> {
     let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
     let count = line.chars().take_while(|c| *c == mark).count();
@@ -69,7 +69,7 @@ fn closes(line: &str, (mark, count): (char, usize)) -> bool {
     line.chars().all(|c| c == mark) && line.chars().count() >= count
 }
 
-/// The level of a heading and its words.
+/// The level of a heading and its text.
 pub(super) fn heading(line: &str) -> Option<(usize, &str)> {
     let line = line.trim_start();
     let level = line.chars().take_while(|c| *c == '#').count();
@@ -78,7 +78,7 @@ pub(super) fn heading(line: &str) -> Option<(usize, &str)> {
         .then(|| (level, rest.trim().trim_end_matches('#').trim()))
 }
 
-/// What stands in a list item, behind its mark.
+/// The text of a list item.
 pub(super) fn bullet(line: &str) -> Option<&str> {
     static BULLET: LazyLock<Regex> =
         LazyLock::new(|| pattern(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+(.*)$"));
@@ -106,7 +106,7 @@ pub(super) fn cells(line: &str) -> Option<Vec<(usize, &str)>> {
     Some(all)
 }
 
-/// A text without its emphasis and with the words of its links alone.
+/// A text without emphasis, with only the text of its links.
 pub(super) fn plain(text: &str) -> String {
     static LINK: LazyLock<Regex> = LazyLock::new(|| pattern(r"\[([^\]]*)\]\([^)]*\)"));
     let text = LINK.replace_all(text, "$1");

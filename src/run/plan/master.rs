@@ -1,6 +1,6 @@
-//! The master plan as it is written: phases, and in them the lines of tasks, with their places.
+//! Reads the master plan as it is written: phases with their task lines, each with its location.
 //!
-//! Nothing is resolved here: whether a task's file is there, and what depends on what, is `link`'s.
+//! Nothing is resolved here: `link` finds the files and checks the dependencies.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -28,7 +28,7 @@ pub(super) struct RawTask {
     pub(super) title: String,
     pub(super) file: Option<String>,
     pub(super) tick: Tick,
-    /// What stands in the box.
+    /// The state of its box.
     pub(super) mark: Range<usize>,
 }
 
@@ -43,14 +43,14 @@ pub(super) struct Status {
 /// A count of what is done.
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// The phase that it counts for, by its place; else the plan.
+    /// The index of the phase that it counts for; `None` for the whole plan.
     pub(super) phase: Option<usize>,
     pub(super) done: Range<usize>,
     pub(super) total: Range<usize>,
     pub(super) percent: Option<Range<usize>>,
 }
 
-/// All of it.
+/// The whole master plan.
 #[derive(Debug, Default)]
 pub(super) struct Master {
     pub(super) phases: Vec<RawPhase>,
@@ -65,20 +65,20 @@ impl Master {
     }
 }
 
-/// Where in a phase a line stands.
+/// Which part of a phase a line belongs to.
 enum Part {
     /// Outside of every phase.
     Outside,
-    /// Where every box is a task's.
+    /// The part in which every box is a task's.
     Tasks(usize),
-    /// Under a heading of its own: boxes may be something else.
+    /// Under a heading of its own, where a box may be something else.
     Other(usize),
 }
 
 pub(super) fn read(text: &str) -> Master {
     let mut master = Master::default();
     let mut part = Part::Outside;
-    // How far the tasks of this phase are set in: what is deeper belongs to a task.
+    // The indentation of this phase's tasks: deeper lines belong to a task.
     let mut depth: Option<usize> = None;
     for line in lines(text) {
         if let Some((level, number, title)) = phase(line.text) {
@@ -148,14 +148,14 @@ fn phase(line: &str) -> Option<(usize, u32, String)> {
     Some((level, found[2].parse().ok()?, title.to_owned()))
 }
 
-/// Reads the line of a task into the last phase; gives whether it was one.
+/// Reads a task line into the last phase; returns whether it was one.
 fn task(line: Line<'_>, strict: bool, master: &mut Master) -> bool {
     let Some((mark, rest)) = boxed(line) else {
         return false;
     };
     let written = &line.text[mark.clone()];
     let Some(tick) = tick(written) else {
-        let message = format!("a box holds `{written}`");
+        let message = format!("a box contains `{written}`");
         master.fault(
             line.number,
             message,
@@ -188,7 +188,7 @@ fn task(line: Line<'_>, strict: bool, master: &mut Master) -> bool {
     }
 }
 
-/// What stands in the box of a list item or of a table's row, and the rest.
+/// The box of a list item or of a table row, and the rest of the line.
 fn boxed(line: Line<'_>) -> Option<(Range<usize>, String)> {
     static ITEM: LazyLock<Regex> = LazyLock::new(|| {
         pattern(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+[*`]*\[([^\[\]]?)\]`?(?:\s+(.*))?$")
@@ -204,7 +204,7 @@ fn boxed(line: Line<'_>) -> Option<(Range<usize>, String)> {
     let mark = CELL.captures(cell)?.get(1)?.range();
     let rest: Vec<&str> = all.iter().map(|(_, cell)| *cell).collect();
     let before = rest[..place].iter().chain(&rest[place + 1..]);
-    // The id comes first, wherever its column is.
+    // The id comes first, whatever its column is.
     let mut rest: Vec<&str> = before.copied().filter(|cell| !cell.is_empty()).collect();
     if let Some(first) = rest.iter().position(|cell| ids::leading(cell).is_some()) {
         let id = rest.remove(first);
@@ -244,7 +244,7 @@ fn trimmed(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || ":.-–—#_→>()[]".contains(c))
 }
 
-/// A line that says how far it is in words.
+/// A line that gives a status in words.
 pub(super) fn status(line: Line<'_>) -> Option<Status> {
     static STATUS: LazyLock<Regex> = LazyLock::new(|| {
         pattern(
@@ -264,7 +264,7 @@ pub(super) fn status(line: Line<'_>) -> Option<Status> {
     })
 }
 
-/// What a status means. Whatever is neither done nor skipped is open.
+/// What a status means. Anything that is neither done nor skipped is open.
 fn said(value: &str) -> Tick {
     let letters = |c: &char| c.is_alphabetic();
     let word: String = value.to_lowercase().chars().filter(letters).collect();

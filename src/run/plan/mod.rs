@@ -1,8 +1,8 @@
-//! A plan: `MASTER_PLAN.md` and its task files, read into data and marked as it gets done.
+//! A plan: `MASTER_PLAN.md` and its task files, read into data and marked as phases are done.
 //!
-//! Pure: texts in, a [`Plan`] or every fault out, and texts out again where a phase is marked. The
-//! grammar is liberal in how things are written and strict in what they mean; it is described with
-//! an example in `specs/prompts/plan-grammar.md`, which a planner's prompt can carry.
+//! Pure: texts in, a [`Plan`] or all errors out; and new texts out where a phase is marked. The grammar is
+//! liberal in how things are written and strict in what they mean. `specs/prompts/plan-grammar.md`
+//! describes it with an example, for use in a planner's prompt.
 
 mod ids;
 mod link;
@@ -23,9 +23,9 @@ pub use mark::mark;
 
 /// The name of the master plan in its folder.
 pub const MASTER: &str = "MASTER_PLAN.md";
-/// No file of a plan is longer than this.
+/// The longest file of a plan.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
-/// No plan has more tasks than this.
+/// The most tasks of a plan.
 pub const MAX_TASKS: usize = 1000;
 
 /// The files of a plan: the master plan and everything beside it that ends in `.md`, by name.
@@ -37,12 +37,12 @@ pub struct Folder {
     pub files: BTreeMap<String, String>,
 }
 
-/// Something that is wrong with a plan.
+/// An error in a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanFault {
     /// The file.
     pub file: String,
-    /// The line, from 1; 0 where it is about the whole file.
+    /// The line, from 1; 0 if it concerns the whole file.
     pub line: usize,
     /// What is wrong.
     pub message: String,
@@ -60,7 +60,7 @@ impl PlanFault {
         }
     }
 
-    /// As a document.
+    /// As JSON.
     #[must_use]
     pub fn to_value(&self) -> Value {
         json!({"file": self.file, "line": self.line, "message": self.message, "hint": self.hint})
@@ -77,14 +77,14 @@ impl fmt::Display for PlanFault {
     }
 }
 
-/// How far a task or a phase is.
+/// The state of a task or a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tick {
     /// Not yet.
     Open,
     /// Done.
     Done,
-    /// Left out, and known to be.
+    /// Left out on purpose.
     Skipped,
 }
 
@@ -107,17 +107,17 @@ pub struct Task {
     pub id: String,
     /// The name of its file.
     pub file: String,
-    /// What it is.
+    /// Its title.
     pub title: String,
-    /// The ids of what must be done before.
+    /// The ids of the tasks that must be done before.
     pub depends_on: Vec<String>,
-    /// The ids of what may be done at the same time.
+    /// The ids of the tasks that may be done at the same time.
     pub parallel_with: Vec<String>,
-    /// What it touches.
+    /// The files that it changes.
     pub files: Vec<String>,
-    /// Whether people have to like it.
+    /// Whether it needs a review of its user and developer experience.
     pub requires_ux_dx_review: bool,
-    /// How far it is.
+    /// Its state.
     pub tick: Tick,
 }
 
@@ -126,15 +126,15 @@ pub struct Task {
 pub struct Phase {
     /// Its number.
     pub number: u32,
-    /// What it is.
+    /// Its title.
     pub title: String,
-    /// How far it is.
+    /// Its state.
     pub status: Tick,
-    /// Its tasks, by their place in [`Plan::tasks`].
+    /// Its tasks, as indexes into [`Plan::tasks`].
     pub tasks: Vec<usize>,
 }
 
-/// A plan that holds together.
+/// A valid plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// In the order in which they are worked on.
@@ -146,7 +146,7 @@ pub struct Plan {
 /// Reads a plan.
 ///
 /// # Errors
-/// Every fault that it has.
+/// All errors of the plan.
 pub fn read(folder: &Folder) -> Result<Plan, Vec<PlanFault>> {
     link::plan(folder)
 }
@@ -167,7 +167,7 @@ impl Plan {
             .count()
     }
 
-    /// What was done in an earlier reading of this plan and is not any more.
+    /// Tasks that were done in an earlier reading of this plan and are not any more.
     #[must_use]
     pub fn undone(&self, before: &Value) -> Vec<PlanFault> {
         let tasks = before["tasks"].as_array().map_or(&[][..], Vec::as_slice);
@@ -182,16 +182,15 @@ impl Plan {
         });
         again
             .map(|id| {
-                let message = format!("task `{id}` was done and is not any more");
-                let hint =
-                    "put its `[x]` back; what is left to do is a new task with an id of its own";
+                let message = format!("task `{id}` was done before and is open now");
+                let hint = "put its `[x]` back; if more is to be done, add a task with a new id";
                 PlanFault::new(MASTER, 0, message, hint)
             })
             .collect()
     }
 
-    /// What is ticked or skipped here, was not in an earlier reading, and is not what `own` says: a
-    /// phase that is being marked, and as what.
+    /// Tasks and phases that are closed now and were not in an earlier reading, except what orch itself
+    /// marks: `own` is the phase and its new state.
     #[must_use]
     pub fn forged(&self, before: &Value, own: Option<(u32, Tick)>) -> Vec<PlanFault> {
         let list = |key: &str| before[key].as_array().map_or(&[][..], Vec::as_slice);
@@ -219,19 +218,18 @@ impl Plan {
             };
             let forged: Vec<&str> = tasks.filter(forged).map(|task| task.id.as_str()).collect();
             for id in &forged {
-                let message =
-                    format!("task `{id}` is ticked by somebody else: only orch does that");
-                fault(message, "write `[ ]` there again, and resume");
+                let message = format!("task `{id}` was ticked, and only orch may do that");
+                fault(message, "change it back to `[ ]`, and resume");
             }
             let may = phase.status == Tick::Open || own == Some((phase.number, phase.status));
             if forged.is_empty() && !may {
                 let message = format!(
-                    "phase {} is closed by somebody else: only orch does that",
+                    "phase {} was closed, and only orch may do that",
                     phase.number
                 );
                 fault(
                     message,
-                    "write `**Status**: Pending` there again, and resume",
+                    "change it back to `**Status**: Pending`, and resume",
                 );
             }
         }
@@ -268,8 +266,8 @@ impl Plan {
         })
     }
 
-    /// The phase to work on, with those of its tasks that are open, each with what of them must be
-    /// done before it: so a loop can go over them.
+    /// The current phase with its open tasks, each with those among them that must be done before it: a
+    /// loop can go over them.
     fn current_value(&self, phase: &Phase, dir: &str) -> Value {
         let open: Vec<usize> = phase
             .tasks

@@ -1,16 +1,15 @@
-//! In which order the tasks of a phase may be done.
+//! The order in which the tasks of a phase may be done.
 //!
-//! Two tasks run side by side only if one names the other under `Parallel With`, neither depends on
-//! the other, and they touch no file in common; of any other two, the first in the plan goes first.
-//! So a phase whose tasks all name each other runs at once, one without any `Parallel With` runs one
-//! by one, and everything between comes out as it is written.
+//! Two tasks run in parallel only if one names the other under `Parallel With`, neither depends on the
+//! other, and they have no file in common. Otherwise the first in the plan goes first. A phase without
+//! any `Parallel With` runs task by task.
 
 use std::collections::BTreeSet;
 
 use super::Task;
 
-/// For each of these tasks of one phase, in plan order, the ids of those among them that must be
-/// done before. What follows from others is left out.
+/// For each of these tasks of one phase, in plan order, the ids of those among them that must be done
+/// before it. Indirect dependencies are left out.
 pub(super) fn needs(tasks: &[Task], open: &[usize]) -> Vec<Vec<String>> {
     let order = sorted(tasks, open);
     let mut before: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); open.len()];
@@ -38,7 +37,7 @@ pub(super) fn needs(tasks: &[Task], open: &[usize]) -> Vec<Vec<String>> {
     needs
 }
 
-/// Plan order, but nothing before what it depends on.
+/// Plan order, but every task after those it depends on.
 fn sorted(tasks: &[Task], open: &[usize]) -> Vec<usize> {
     let mut order: Vec<usize> = Vec::new();
     let mut rest: Vec<usize> = (0..open.len()).collect();
@@ -49,7 +48,7 @@ fn sorted(tasks: &[Task], open: &[usize]) -> Vec<usize> {
                 |other: &usize| other != own && wanted.contains(&tasks[open[*other]].id);
             rest.iter().any(open_need)
         };
-        // There is no cycle in a plan that was read; without a next one the first goes.
+        // A valid plan has no cycle; if there were one, the first task goes.
         let next = rest.iter().position(|own| !waits(own)).unwrap_or(0);
         order.push(rest.remove(next));
     }
@@ -63,7 +62,7 @@ fn side_by_side(one: &Task, two: &Task) -> bool {
     named && !one.files.iter().any(shared)
 }
 
-/// Whether two paths or globs can mean the same file, or one a folder of the other.
+/// Whether two paths or globs can mean the same file, or one lies below the other.
 pub(super) fn overlap(one: &str, two: &str) -> bool {
     let fixed = |path: &str| {
         path.find(['*', '?', '[', '{'])
@@ -80,7 +79,7 @@ pub(super) fn overlap(one: &str, two: &str) -> bool {
     }
 }
 
-/// Whether `path` is `folder` or lies in it.
+/// Whether `path` is `folder` or lies below it.
 fn below(path: &str, folder: &str) -> bool {
     let rest = path.strip_prefix(folder);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

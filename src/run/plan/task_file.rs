@@ -1,4 +1,4 @@
-//! What a task's own file says about it: what it depends on, what it touches, how far it is.
+//! Reads a task's own file: its dependencies, the files that it changes, its status.
 
 use std::sync::LazyLock;
 
@@ -8,13 +8,13 @@ use super::markdown::{bullet, cells, heading, lines, pattern, plain};
 use super::master::{Status, status};
 use super::{PlanFault, ids};
 
-/// A value with the line that it stands in.
+/// A value and its line.
 pub(super) type Said = (usize, String);
 
 /// The metadata of a task as it is written.
 #[derive(Debug, Default)]
 pub(super) struct Meta {
-    /// The first heading: its id, if it has one, and its words.
+    /// The first heading: its line, its id if it has one, and its text.
     pub(super) heading: Option<(usize, Option<String>, String)>,
     pub(super) depends_on: Vec<Said>,
     pub(super) parallel_with: Vec<Said>,
@@ -31,10 +31,10 @@ enum Key {
     Review,
 }
 
-/// A list that goes on below its key.
+/// A list whose items follow below its key.
 struct Open {
     key: Key,
-    /// Items must be set in deeper than this.
+    /// Items must be indented deeper than this.
     above: Option<usize>,
     under_heading: bool,
 }
@@ -121,7 +121,7 @@ impl Meta {
             Key::ParallelWith => self
                 .parallel_with
                 .extend(ids::listed(item).into_iter().map(|id| (at, id))),
-            // What follows the path is about it, and may name other files.
+            // The text after the path may name other files.
             Key::Files => self
                 .files
                 .extend(paths(item).into_iter().take(1).map(|path| (at, path))),
@@ -211,7 +211,7 @@ fn truth(value: &str) -> Option<bool> {
     }
 }
 
-/// The paths that a value names: what stands in backticks, else what commas separate.
+/// The paths in a value: in backticks, or separated by commas.
 fn paths(value: &str) -> Vec<String> {
     static TICKED: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
     static BETWEEN: LazyLock<Regex> = LazyLock::new(|| pattern(r"\s*[,;]\s*|\s+and\s+"));
@@ -227,7 +227,7 @@ fn paths(value: &str) -> Vec<String> {
         .collect()
 }
 
-/// One path, in the one way to write it. Whether it is allowed is seen to later.
+/// One path, normalised. Whether it is allowed is checked later.
 fn path(text: &str) -> Option<String> {
     static PLACE: LazyLock<Regex> = LazyLock::new(|| pattern(r":\d+(?:-\d+)?$"));
     let text = text.trim().trim_matches(['"', '\'']);

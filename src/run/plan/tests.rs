@@ -238,7 +238,7 @@ fn every_fault_is_told_with_its_place() {
         (
             "## Phase 1: a\n- [ ] 01: x\n- [ ] 1: y\n",
             &[("01-x.md", "")],
-            "MASTER_PLAN.md:3: task `1` is listed twice, in line 2 too",
+            "MASTER_PLAN.md:3: task `1` is listed twice; the other is in line 2",
         ),
         (
             "## Phase 1: a\n- [ ] 01: x\n",
@@ -258,17 +258,17 @@ fn every_fault_is_told_with_its_place() {
         (
             "## Phase 1: a\n- [?] 01: x\n",
             &[("01-x.md", "")],
-            "MASTER_PLAN.md:2: a box holds `?`",
+            "MASTER_PLAN.md:2: a box contains `?`",
         ),
         (
             "## Phase 1: a\n- [ ] 01: x (../01-x.md)\n",
             &[("01-x.md", "")],
-            "leads out of the plan's folder",
+            "is outside the plan's folder",
         ),
         (
             "## Phase 1: a\n- [ ] 01: x (/etc/01-x.md)\n",
             &[("01-x.md", "")],
-            "leads out of the plan's folder",
+            "is outside the plan's folder",
         ),
         (
             "## Phase 2: a\n- [ ] 01: x\n## Phase 1: b\n- [ ] 02: y\n",
@@ -278,12 +278,12 @@ fn every_fault_is_told_with_its_place() {
         (
             "## Phase 1: a\n**Status**: Done\n- [ ] 01: x\n",
             &[("01-x.md", "")],
-            "MASTER_PLAN.md:2: phase 1 is said to be done, and task `01` is open",
+            "MASTER_PLAN.md:2: the status of phase 1 is done, but task `01` is open",
         ),
         (
             "## Phase 1: a\n- [ ] 01: x\n",
             &[("01-x.md", "\nDepends On: 07")],
-            "01-x.md:2: task `01` depends on `07`, which is no task",
+            "01-x.md:2: task `01` depends on `07`, which is not a task",
         ),
         (
             "## Phase 1: a\n- [ ] 01: x\n",
@@ -303,7 +303,7 @@ fn every_fault_is_told_with_its_place() {
         (
             "## Phase 1: a\n- [ ] 01: x\n- [ ] 02: y\n",
             &[("01-x.md", "Depends On: 02"), ("02-y.md", "Depends On: 01")],
-            "lead in a circle: 01, 02",
+            "in a cycle: 01, 02",
         ),
         (
             "## Phase 1: a\n- [ ] 01: x\n- [ ] 02: y\n",
@@ -311,12 +311,12 @@ fn every_fault_is_told_with_its_place() {
                 ("01-x.md", "Parallel With: 02"),
                 ("02-y.md", "Depends On: 01"),
             ],
-            "are parallel, and one depends on the other",
+            "are declared parallel, but one depends on the other",
         ),
         (
             "## Phase 1: a\n- [ ] 01: x\n",
             &[("01-x.md", "# Task 02: x")],
-            "01-x.md:1: it says that it is task `02`",
+            "01-x.md:1: the file says that it is task `02`",
         ),
         (
             "## Phase 1: a\n- [ ] 01: x\n",
@@ -338,7 +338,7 @@ fn every_fault_is_told_with_its_place() {
     ] {
         let told = faults(&one_phase(&[&format!("Files: `{path}`")]));
         assert!(
-            told.contains("01-t.md:2") && told.contains("inside the work"),
+            told.contains("01-t.md:2") && told.contains("outside the working folder"),
             "{told}"
         );
     }
@@ -382,26 +382,26 @@ fn what_nobody_but_orch_may_tick_is_told() {
     };
     let left_out = |text: &str| text.replace("[ ] 02", "[-] 02");
     let closed = |text: &str| text.replace("Pending", "Skipped");
-    let by_somebody = |what: &str| format!("{what} by somebody else: only orch does that");
+    let not_by_orch = |what: &str| format!("{what}, and only orch may do that");
     let (second, third) = (
-        by_somebody("task `2` is ticked"),
-        by_somebody("task `03` is ticked"),
+        not_by_orch("task `2` was ticked"),
+        not_by_orch("task `03` was ticked"),
     );
     assert_eq!(told(&same, &before, None), [""; 0]);
     assert_eq!(told(&one, &before, None), [second.as_str()]);
     assert_eq!(told(&both, &before, None), [second, third]);
     assert_eq!(
         told(&left_out, &before, None),
-        [by_somebody("task `02` is ticked")]
+        [not_by_orch("task `02` was ticked")]
     );
     assert_eq!(
         told(&closed, &before, None),
-        [by_somebody("phase 2 is closed")]
+        [not_by_orch("phase 2 was closed")]
     );
     // Of a plan that was never read, everything is new.
     assert_eq!(
         told(&same, &Value::Null, None),
-        [by_somebody("task `01` is ticked")]
+        [not_by_orch("task `01` was ticked")]
     );
     // The phase that is being marked may have been marked already, as what it becomes.
     assert_eq!(told(&both, &before, Some((2, Tick::Done))), [""; 0]);

@@ -1,8 +1,8 @@
 //! Unified diffs: read as models print them, and applied exactly or not at all.
 //!
-//! A hunk is taken where its header says, if its old lines stand there; else at the only place
-//! behind the hunk before it where they do. Every old line must be the same, to the last blank.
-//! Counts in a header that do not fit the hunk are overruled by its lines.
+//! A hunk is applied where its header says, if its old lines are there; else at the only place after the
+//! previous hunk where they are. Every old line must match exactly, trailing spaces included. If the
+//! counts in a header do not match the hunk, its lines decide.
 
 use std::sync::LazyLock;
 
@@ -15,13 +15,13 @@ use super::Change;
 pub struct Patch {
     /// The file, as it was printed.
     pub path: String,
-    /// What of it is there before and after.
+    /// Whether the file exists before and after.
     pub side: Side,
     /// In order.
     pub hunks: Vec<Hunk>,
 }
 
-/// Whether a file is there before and after.
+/// Whether a file exists before and after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Both.
@@ -39,13 +39,13 @@ pub struct Hunk {
     pub line: usize,
     /// The line of the old file that it begins at, if it says so.
     pub start: Option<usize>,
-    /// What must be there.
+    /// The old lines.
     pub old: Vec<String>,
-    /// What comes instead.
+    /// The new lines.
     pub new: Vec<String>,
-    /// The old text ends here without a line end.
+    /// The old text ends here without a newline.
     pub old_ends: bool,
-    /// The new text does.
+    /// The new text ends here without a newline.
     pub new_ends: bool,
 }
 
@@ -100,7 +100,7 @@ pub(super) fn read(text: &str, first: usize) -> Result<Vec<Change>, String> {
     Ok(changes)
 }
 
-/// The head of a section as git writes it: all that there is for an empty file.
+/// The head of a section as git writes it; an empty file has nothing else.
 struct Git {
     path: String,
     created: bool,
@@ -164,7 +164,11 @@ impl<'t> Reader<'t> {
             false => name.to_owned(),
         };
         let (path, side) = match (none(&old), none(&new)) {
-            (true, true) => return Err(format!("line {number}: a diff from nothing to nothing")),
+            (true, true) => {
+                return Err(format!(
+                    "line {number}: both sides of the diff are `/dev/null`"
+                ));
+            }
             (true, false) => (bare(&new), Side::Created),
             (false, true) => (bare(&old), Side::Deleted),
             (false, false) if bare(&old) == bare(&new) => (bare(&new), Side::Changed),
@@ -248,7 +252,7 @@ impl<'t> Reader<'t> {
                     hunk.new_ends |= last != '-';
                     continue;
                 }
-                // A context line that is empty, or has only the other system's line end.
+                // An empty context line, perhaps with a carriage return.
                 '\r' => {
                     hunk.old.push("\r".to_owned());
                     hunk.new.push("\r".to_owned());
@@ -266,7 +270,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The end of a hunk by the counts of its header, if they fit its lines.
+    /// The end of a hunk by the counts of its header, if they match its lines.
     fn counted(&self, mut old: usize, mut new: usize) -> Option<usize> {
         let mut at = self.at;
         while old > 0 || new > 0 {
@@ -300,7 +304,7 @@ impl<'t> Reader<'t> {
         (!more).then_some(at)
     }
 
-    /// The end of a hunk by what its lines begin with.
+    /// The end of a hunk by the first character of its lines.
     fn marked(&self) -> usize {
         let mut at = self.at;
         while let Some(line) = self.lines.get(at) {
@@ -323,7 +327,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// The name in a header, without a time behind it and without git's quotes.
+/// The name in a header, without a time stamp and without git's quotes.
 fn name(line: &str, mark: &str) -> String {
     let rest = line.strip_prefix(mark).unwrap_or(line);
     let rest = rest.split('\t').next().unwrap_or(rest).trim_end();
@@ -362,18 +366,18 @@ fn unquoted(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The file after a patch; `None` where there is none any more.
+/// The file after a patch; `None` if the patch deletes it.
 ///
 /// # Errors
-/// Why it does not fit, in one line.
+/// Why the patch does not apply, in one line.
 pub fn apply(patch: &Patch, before: Option<&str>) -> Result<Option<String>, String> {
     let path = patch.path.escape_debug();
     let old = match (patch.side, before) {
         (Side::Created, Some(old)) if !old.is_empty() => {
-            return Err(format!("`{path}` is to be made new, and is there already"));
+            return Err(format!("the diff creates `{path}`, which exists already"));
         }
         (Side::Changed | Side::Deleted, None) => {
-            return Err(format!("there is no `{path}` to change"));
+            return Err(format!("the diff changes `{path}`, which does not exist"));
         }
         (_, old) => old.unwrap_or_default(),
     };
@@ -386,24 +390,24 @@ pub fn apply(patch: &Patch, before: Option<&str>) -> Result<Option<String>, Stri
     match patch.side {
         Side::Deleted if patch.hunks.is_empty() => Ok(None),
         Side::Deleted if !new.is_empty() => Err(format!(
-            "`{path}` is to be deleted, and the diff does not hold all of it"
+            "the diff deletes `{path}` but does not contain all of it"
         )),
         Side::Deleted => Ok(None),
         _ => Ok(Some(new)),
     }
 }
 
-/// How the line ends of a diff stand to those of the file.
+/// How the line ends of a diff relate to those of the file.
 #[derive(Clone, Copy, PartialEq)]
 enum LineEnds {
     AsTheyAre,
-    /// The file has them in the long form, and the diff in the short one.
+    /// The file has `\r\n`, the diff `\n`.
     Lengthened,
-    /// The other way round.
+    /// The file has `\n`, the diff `\r\n`.
     Shortened,
 }
 
-/// A diff whose line ends are all of one kind, for a file in which all are of the other.
+/// Whether all line ends of the diff are of one kind and all of the file's of the other.
 fn other_ends(patch: &Patch, old: &str) -> Option<LineEnds> {
     let lines = || {
         patch
@@ -462,9 +466,9 @@ fn placed(patch: &Patch, old: &str, ends: LineEnds) -> Result<String, String> {
     Ok(text)
 }
 
-/// The place in the file that a header names, from 0.
+/// The line of the file that a header names, from 0.
 fn stated(hunk: &Hunk, inserts: bool) -> Option<usize> {
-    // What only inserts names the line that it comes after.
+    // A hunk that only inserts names the line before it.
     hunk.start.map(|start| {
         if inserts {
             start
@@ -493,12 +497,12 @@ fn place(
             .zip(wanted)
             .all(|(there, wanted)| there == wanted)
     };
-    let told = |why: &str| format!("the hunk in line {} {why}", hunk.line);
+    let failed = |why: &str| format!("the hunk in line {} {why}", hunk.line);
     let stated = stated(hunk, wanted.is_empty());
     if wanted.is_empty() {
         return match stated.or(lines.is_empty().then_some(0)) {
             Some(at) if at >= done && at <= lines.len() => Ok(at),
-            _ => Err(told("only inserts, and does not say where")),
+            _ => Err(failed("only inserts lines and does not say where")),
         };
     }
     let moved = stated.and_then(|at| at.checked_add_signed(drift));
@@ -512,13 +516,13 @@ fn place(
     let mut places = (done..lines.len()).filter(|at| fits(*at));
     match (places.next(), places.next()) {
         (Some(at), None) => Ok(at),
-        (None, _) => Err(told(&format!(
-            "does not fit: nowhere are its {} old lines, from `{}` on",
+        (None, _) => Err(failed(&format!(
+            "does not apply: its {} old lines, from `{}` on, are nowhere in the file",
             wanted.len(),
             shown(wanted)
         ))),
-        (Some(one), Some(two)) => Err(told(&format!(
-            "fits in line {} and in line {}",
+        (Some(one), Some(two)) => Err(failed(&format!(
+            "could apply in line {} and in line {}",
             one + 1,
             two + 1
         ))),

@@ -1,4 +1,4 @@
-//! Fenced blocks, and the paths that are said to be theirs.
+//! Fenced blocks, and the file path that belongs to each.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use regex::Regex;
 
 /// A part of a printed text.
 pub(super) enum Piece<'t> {
-    /// A line outside of every block.
+    /// A line outside every block.
     Line(&'t str),
     Block(Block),
 }
@@ -21,7 +21,7 @@ pub(super) struct Block {
     pub(super) closed: bool,
 }
 
-/// A fence: its mark, how often it stands there, how far it is set in, and what follows.
+/// A fence: its character, its length, its indentation, and the text after it.
 struct Fence<'t> {
     mark: char,
     count: usize,
@@ -70,7 +70,7 @@ pub(super) fn pieces(text: &str) -> Vec<Piece<'_>> {
     all
 }
 
-/// Reads a block up to its end; gives the line after it.
+/// Reads a block; returns it and the index of the line after it.
 fn block(lines: &[&str], start: usize, open: &Fence<'_>, before: &[&str]) -> (Block, usize) {
     let named = of_info(open.info).or_else(|| above(before));
     let markdown = is_markdown(open.info) || named.as_deref().is_some_and(is_markdown);
@@ -82,7 +82,7 @@ fn block(lines: &[&str], start: usize, open: &Fence<'_>, before: &[&str]) -> (Bl
             && found.mark == open.mark
             && found.count >= open.count
         {
-            // Markdown holds blocks of its own: one that says what it is cannot be the end.
+            // Markdown contains blocks of its own: a fence with a language cannot be the end.
             match (found.info.is_empty(), inner) {
                 (true, 0) => {
                     end = Some(index);
@@ -109,7 +109,7 @@ fn block(lines: &[&str], start: usize, open: &Fence<'_>, before: &[&str]) -> (Bl
     if !texts.is_empty() {
         text.push('\n');
     }
-    // The answer as a whole may have been printed with the line ends of another system.
+    // The whole answer may have been printed with `\r\n`.
     let carried = lines[start].ends_with('\r');
     let text = if carried {
         text.replace("\r\n", "\n")
@@ -186,8 +186,8 @@ fn only_path(line: &str) -> Option<String> {
     looks_like_path(path).then(|| path.to_owned())
 }
 
-/// A first line that names the file: a comment with `file:`, or the path alone and nothing else.
-/// Gives how many lines that takes.
+/// The path in the first line: a comment with `file:`, or only the path. Also returns how many lines
+/// that takes.
 fn within(lines: &[String]) -> Option<(String, usize)> {
     static MARKED: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(
@@ -208,7 +208,7 @@ fn within(lines: &[String]) -> Option<(String, usize)> {
     (alone && named && looks_like_path(path) && lines.len() > 1).then(|| (path.to_owned(), 1))
 }
 
-/// Something with a folder or an ending, or one of the few names that have neither.
+/// Something with a folder or an extension, or one of the few names that have neither.
 fn looks_like_path(text: &str) -> bool {
     let bare = [
         "Makefile",

@@ -1,8 +1,7 @@
-//! The files in what a model printed: a JSON document, fenced blocks with a path, or a diff.
+//! Files in the output of a model: a JSON document, fenced blocks with a path, or a diff.
 //!
-//! Pure: a text in, changes or a fault out. A path comes out as it was printed, and [`inside`] judges
-//! it. What cannot be understood for certain is a fault, never a guess: half a file or a hunk that
-//! fits in two places changes nothing.
+//! Pure: text in, changes or an error out. A path comes out as it was printed; [`inside`] checks it.
+//! Nothing is guessed: half a file, or a hunk that could apply in two places, is an error.
 
 mod diff;
 mod fences;
@@ -13,19 +12,19 @@ mod tests;
 use serde_json::Value;
 
 pub use diff::{Hunk, Patch, Side, apply};
-pub use path::{Stray, inside};
+pub use path::{BadPath, inside};
 
-/// What is to become of a file.
+/// The change of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// This is all of it.
+    /// Its whole new text.
     Write {
         /// As it was printed.
         path: String,
         /// The whole text.
         text: String,
     },
-    /// Parts of it change, or it comes or goes.
+    /// A diff that changes, creates or deletes it.
     Patch(Patch),
 }
 
@@ -40,10 +39,10 @@ impl Change {
     }
 }
 
-/// Reads what was printed; nothing where there are no files in it.
+/// Reads what was printed; empty if there are no files in it.
 ///
 /// # Errors
-/// In one line, with the place.
+/// One line, with the location.
 pub fn read(text: &str) -> Result<Vec<Change>, String> {
     if let Some(document) = document(text) {
         return of_document(&document);
@@ -59,7 +58,7 @@ pub fn read(text: &str) -> Result<Vec<Change>, String> {
             fences::Piece::Block(block) => changes.extend(of_block(&block)?),
         }
     }
-    // A diff may stand there without any fence.
+    // A diff may be printed without a fence.
     if changes.is_empty() {
         changes = diff::read(&outside, 1)?;
     }
@@ -119,7 +118,7 @@ fn of_document(document: &Value) -> Result<Vec<Change>, String> {
             text: text.clone(),
         }),
         _ => Err(format!(
-            "the text of `{}` is not a text",
+            "the content of `{}` is not text",
             path.escape_debug()
         )),
     };
@@ -144,7 +143,7 @@ fn of_document(document: &Value) -> Result<Vec<Change>, String> {
     Ok(changes)
 }
 
-/// A whole file that is given twice, and differently, is nobody's guess.
+/// Refuses a whole file that is given twice with different content.
 fn twice(changes: &[Change]) -> Result<(), String> {
     for (index, change) in changes.iter().enumerate() {
         let Change::Write { path, text } = change else {

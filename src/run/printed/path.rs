@@ -1,38 +1,37 @@
-//! Printed paths: what leads out of the folder that they are meant for, and what names no file.
+//! Checks printed paths: whether they stay inside their folder and name a file.
 
-/// Why a printed path is not taken.
+/// Why a printed path is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stray {
-    /// It leads elsewhere, and how.
+pub enum BadPath {
+    /// It leads out of the folder, and how.
     Leads(&'static str),
     /// It names no file.
     NoFile,
-    /// One of its parts has so many bytes, more than a file's name can have.
+    /// One of its parts is this many bytes long, longer than a file name can be.
     TooLong(usize),
 }
 
-/// The path in the one way to write it: names with single slashes between them, none of which leads
-/// upwards.
+/// The path, normalised: names separated by single slashes, none of them `..`.
 ///
 /// # Errors
-/// Why it is not taken.
-pub fn inside(path: &str) -> Result<String, Stray> {
+/// Why the path is refused.
+pub fn inside(path: &str) -> Result<String, BadPath> {
     if path.starts_with('/') {
-        return Err(Stray::Leads("is absolute"));
+        return Err(BadPath::Leads("is absolute"));
     }
     if path.split(['/', '\\']).any(|part| part == "..") {
-        return Err(Stray::Leads("leads upwards by `..`"));
+        return Err(BadPath::Leads("leads upwards by `..`"));
     }
     if path.contains('\0') {
-        return Err(Stray::Leads("holds a NUL byte"));
+        return Err(BadPath::Leads("contains a NUL byte"));
     }
     let names = path.split('/').filter(|part| !matches!(*part, "" | "."));
     let parts: Vec<&str> = names.collect();
     if parts.is_empty() || path.ends_with('/') {
-        return Err(Stray::NoFile);
+        return Err(BadPath::NoFile);
     }
     match parts.iter().find(|part| part.len() > 255) {
-        Some(long) => Err(Stray::TooLong(long.len())),
+        Some(long) => Err(BadPath::TooLong(long.len())),
         None => Ok(parts.join("/")),
     }
 }

@@ -96,7 +96,7 @@ fn what_cannot_be_understood_is_a_fault() {
             "```x a.rs\n1\n```\n```x a.rs\n2\n```",
             "`a.rs` is given twice",
         ),
-        ("{\"files\": {\"a\": 3}}", "`a` is not a text"),
+        ("{\"files\": {\"a\": 3}}", "content of `a` is not text"),
         ("{\"files\": 3}", "neither a map"),
         ("{\"files\": [{\"path\": \"a\"}]}", "no `content`"),
         ("--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n", "renames a file"),
@@ -181,17 +181,17 @@ fn a_diff_is_applied_exactly_or_not_at_all() {
         (
             old,
             "@@ -2,2 +2,2 @@\n tow\n-three\n+3\n",
-            Err("does not fit"),
+            Err("does not apply"),
         ),
         (
             old,
             "@@ -2,2 +2,2 @@\n two \n-three\n+3\n",
-            Err("does not fit"),
+            Err("does not apply"),
         ),
         (
             "x\ny\nx\n",
             "@@ -9 +9 @@\n-x\n+z\n",
-            Err("fits in line 1 and in line 3"),
+            Err("could apply in line 1 and in line 3"),
         ),
         ("x\ny\nx\n", "@@ -3 +3 @@\n-x\n+z\n", Ok("x\ny\nz\n")),
         (
@@ -207,7 +207,7 @@ fn a_diff_is_applied_exactly_or_not_at_all() {
         (
             "a\nb\n",
             "@@ -2 +2 @@\n-b\n\\ No newline at end of file\n+c\n",
-            Err("does not fit"),
+            Err("does not apply"),
         ),
         (
             "a\r\nb\r\n",
@@ -238,15 +238,19 @@ fn files_come_and_go_by_a_diff() {
     assert!(
         patched(new, Some("x\n"))
             .unwrap_err()
-            .contains("is there already")
+            .contains("exists already")
     );
     let gone = "--- a/n\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-a\n-b\n";
     assert_eq!(patched(gone, Some("a\nb\n")), Ok(None));
-    assert!(patched(gone, None).unwrap_err().contains("no `n`"));
+    assert!(
+        patched(gone, None)
+            .unwrap_err()
+            .contains("`n`, which does not exist")
+    );
     assert!(
         patched(gone, Some("a\nb\nc\n"))
             .unwrap_err()
-            .contains("does not hold all")
+            .contains("does not contain all")
     );
     let empty = "diff --git a/e b/e\nnew file mode 100644\nindex 0000000..e69de29\n";
     assert_eq!(patched(empty, None), Ok(Some(String::new())));

@@ -1,16 +1,16 @@
-//! The one line that says what went wrong, out of whatever a program printed.
+//! Finds the line that says what went wrong in the output of a program.
 //!
-//! What comes out is safe to show: no control characters, no escape sequences, at most 500 bytes.
+//! The line is safe to show: no control characters, no escape sequences, at most 500 bytes.
 
 use crate::text::clean::clean_line;
 use crate::text::cut;
 
 /// The longest line that is quoted.
 const MAX_BYTES: usize = 500;
-/// How much of the end of an output is looked at.
+/// How much of the end of an output is searched.
 const TAIL_BYTES: usize = 8 * 1024;
 
-/// The end of an output, from a whole line on where that can be.
+/// The end of an output, from the beginning of a line where possible.
 pub(super) fn tail(bytes: &[u8]) -> &[u8] {
     let Some(start) = bytes.len().checked_sub(TAIL_BYTES) else {
         return bytes;

@@ -1,7 +1,7 @@
-//! From what a program did to what that means: succeeded or failed, why, and whether to try again.
+//! Decides whether an attempt succeeded or failed, why, and whether to try again.
 //!
-//! Exit code 0 is not success by itself, and what a program prints is believed only where its
-//! configuration says so. A plain answer is never copied nor searched.
+//! Exit code 0 alone is not success, and what a program prints counts only where its configuration
+//! says so. A plain answer is neither copied nor searched.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::spec::provider::rule::Finder;
 use crate::text::error::{Fault, Kind};
 use crate::text::units::{show_duration, show_size};
 
-/// How the process came to its end.
+/// How the process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// It exited.
@@ -30,7 +30,7 @@ pub enum Exit {
     Signal(i32),
     /// A limit of time was reached.
     TimedOut {
-        /// It was the limit on silence.
+        /// Whether it was the limit on silence.
         idle: bool,
         /// How long that limit is.
         after: Duration,
@@ -42,7 +42,7 @@ pub enum Exit {
     },
 }
 
-/// Whether stdout has to be read to judge a process that ended like this.
+/// Whether stdout must be read to judge a process that ended like this.
 #[must_use]
 pub fn reads_output(config: &ProviderConfig, exit: Exit) -> bool {
     let plain = config.output == OutputKind::Text
@@ -51,18 +51,18 @@ pub fn reads_output(config: &ProviderConfig, exit: Exit) -> bool {
     !(plain && exit == Exit::Code(0))
 }
 
-/// What was seen of a process.
+/// What was observed of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct Observed<'a> {
     /// How it ended.
     pub exit: Exit,
     /// What it printed.
     pub stdout: &'a [u8],
-    /// What it complained about.
+    /// What it printed on stderr.
     pub stderr: &'a [u8],
 }
 
-/// Whether the same thing may work a second time.
+/// Whether another attempt may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
     /// It will not.
@@ -71,7 +71,7 @@ pub enum Retry {
     After(Option<Duration>),
 }
 
-/// What it means.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
 pub struct Verdict {
@@ -79,7 +79,7 @@ pub struct Verdict {
     pub status: Status,
     /// The answer; `None` means that stdout itself is the answer.
     pub text: Option<String>,
-    /// Tokens and cost, where the provider says so.
+    /// Tokens and cost, if the provider reports them.
     pub usage: Option<Usage>,
     /// The provider's session.
     pub session_id: Option<String>,
@@ -216,7 +216,7 @@ fn one_document(stdout: &[u8]) -> Option<Value> {
 
 type Failure = (Status, Fault, Retry);
 
-/// One attempt with all that is known about it.
+/// Everything that is known about one attempt.
 struct Case<'a> {
     name: &'a str,
     config: &'a ProviderConfig,
@@ -237,7 +237,7 @@ impl Case<'_> {
         }
     }
 
-    /// Failures behind a good exit code.
+    /// Failures in spite of a good exit code.
     fn false_success(&self) -> Option<Failure> {
         let success = &self.config.success;
         if self.found.failed {
@@ -264,7 +264,7 @@ impl Case<'_> {
         None
     }
 
-    /// The answer, or stdout where that is it or where no answer was found in it.
+    /// The answer; stdout if that is the answer, or if no answer was found in it.
     fn answer(&self) -> &[u8] {
         match &self.found.text {
             Some(text) if !self.found.not_json => text.as_bytes(),
@@ -272,8 +272,8 @@ impl Case<'_> {
         }
     }
 
-    /// What was printed in no known form. A found answer is not searched for reasons: it may well
-    /// speak of authentication without having failed at it.
+    /// What was printed in no known form. If an answer was found, it is not searched for reasons: it may
+    /// mention authentication without having failed at it.
     fn unparsed(&self) -> &[u8] {
         match self.config.output {
             OutputKind::Text => self.seen.stdout,
@@ -282,7 +282,7 @@ impl Case<'_> {
         }
     }
 
-    /// What the provider itself says went wrong.
+    /// The provider's own error message.
     fn own_message(&self) -> Option<String> {
         let own = self.found.error.as_deref().map(clean);
         own.filter(|text| !text.is_empty())
@@ -293,7 +293,7 @@ impl Case<'_> {
     fn exited(&self, code: i32) -> Failure {
         let message = match self.own_message() {
             Some(message) => format!("exit code {code}: {message}"),
-            None => format!("exit code {code}, and not a word why"),
+            None => format!("exit code {code}, and no error message"),
         };
         let hint = match code {
             126 => Some("126 usually means that a program is not executable"),
@@ -305,8 +305,8 @@ impl Case<'_> {
         self.classified(&message, hint)
     }
 
-    /// Finds out whether the failure stays or passes: by the message first, then by everything else
-    /// that was printed.
+    /// Finds out whether the failure is permanent: from the message first, then from everything else that
+    /// was printed.
     fn classified(&self, message: &str, hint: Option<&str>) -> Failure {
         let said = format!("`{}` failed: {message}", self.name);
         let more = [tail(self.seen.stderr), tail(self.unparsed())];
@@ -334,7 +334,7 @@ impl Case<'_> {
             Fault::new(Kind::AuthenticationFailed, said).hint(self.login_hint())
         } else if regex(&QUOTA, QUOTA_SOURCE).is_match(line) {
             Fault::new(Kind::RateLimited, said)
-                .hint("the quota is used up: `orch retry` it when it has been reset")
+                .hint("the quota is used up: run `orch retry` when it has been reset")
         } else {
             Fault::new(Kind::ProviderFailed, said)
         };
@@ -346,7 +346,9 @@ impl Case<'_> {
         let is_key = |name: &&String| name.ends_with("KEY") || name.ends_with("TOKEN");
         match self.config.env.iter().find(is_key) {
             Some(key) => {
-                format!("run `{program}` once by hand to log in, or set `{key}` where orch runs")
+                format!(
+                    "run `{program}` once by hand to log in, or set `{key}` in orch's environment"
+                )
             }
             None => format!("run `{program}` once by hand to log in"),
         }
@@ -365,21 +367,21 @@ impl Case<'_> {
     fn denied(&self, what: &str) -> Failure {
         let message = format!("`{}` was not allowed to use: {}", self.name, clean(what));
         let fault = Fault::new(Kind::PermissionDenied, message).hint(
-            "give more with `access: edit` or `access: full` in the task or in the agent's file",
+            "allow more with `access: edit` or `access: full` in the task or in the agent's file",
         );
         (Status::Failed, fault, Retry::No)
     }
 
     fn not_json(&self) -> Failure {
         let message = match last_meaningful_line(self.seen.stdout) {
-            Some(line) => format!("it printed no JSON, but: {line}"),
+            Some(line) => format!("it printed no JSON; its last line: {line}"),
             None => "it printed no JSON".to_owned(),
         };
         let (status, fault, retry) = self.classified(&message, None);
         match fault.kind {
             Kind::ProviderFailed => {
                 let fault = Fault::new(Kind::JsonParseError, fault.message).hint(
-                    "look at `NAME.raw`; a newer version of the program may print something else",
+                    "look at `NAME.raw`: a newer version of the program may print another format",
                 );
                 (status, fault, retry)
             }
@@ -413,7 +415,7 @@ impl Case<'_> {
         let last = self.found.error.as_deref().map(clean);
         let last = last.filter(|text| !text.is_empty());
         let message = match last.or_else(|| last_meaningful_line(self.seen.stderr)) {
-            Some(line) => format!("{message}; the last it said: {line}"),
+            Some(line) => format!("{message}; its last line: {line}"),
             None => message,
         };
         let fault = Fault::new(Kind::TimeoutExpired, message).hint(format!(
@@ -437,7 +439,7 @@ impl Case<'_> {
         };
         let fault = Fault::new(Kind::ProviderFailed, message);
         let fault = match signal {
-            9 => fault.hint("somebody killed it, or the machine ran out of memory"),
+            9 => fault.hint("someone killed it, or the machine ran out of memory"),
             _ => fault,
         };
         (Status::Failed, fault, Retry::No)
@@ -464,7 +466,7 @@ fn regex(cell: &'static OnceLock<Regex>, source: &str) -> &'static Regex {
     cell.get_or_init(|| Regex::new(source).expect("a constant expression"))
 }
 
-/// The wait that a provider asks for: `retry-after: 20`, `try again in 5 minutes`.
+/// The delay that a provider asks for: `retry-after: 20`, `try again in 5 minutes`.
 fn retry_after(text: &str) -> Option<Duration> {
     let found = regex(&WAIT, WAIT_SOURCE).captures(text)?;
     let number: f64 = found[1].parse().ok()?;

@@ -186,7 +186,7 @@ fn failures_of_every_preset_are_told_apart() {
         ("ollama", 1, "", "Error: model 'x' not found", ProviderFailed, Retry::No, "model 'x' not found"),
         ("bash", 3, "", "x.sh: line 1: rate limit 429\n", ProviderFailed, Retry::No, "exit code 3"),
         ("bash", 127, "", "x.sh: line 1: foo: command not found\n", ProviderFailed, Retry::No, "foo"),
-        ("bash", 1, "", "", ProviderFailed, Retry::No, "not a word why"),
+        ("bash", 1, "", "", ProviderFailed, Retry::No, "no error message"),
     ];
     for (name, code, stdout, stderr, kind, retry, part) in table {
         let verdict = run(name, code, stdout, stderr);

@@ -366,10 +366,10 @@ pub struct DependsOn {
     pub inject: Option<Inject>,
 }
 
-/// How files are put into the prompt.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How files are injected into the prompt.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inject {
-    /// What of them.
+    /// What is injected of each file.
     pub mode: InjectMode,
     /// The sentence before them, instead of the usual one.
     pub instruction: Option<String>,
@@ -377,7 +377,7 @@ pub struct Inject {
     pub position: Position,
 }
 
-/// What of the files is put in.
+/// What is injected of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InjectMode {
     /// Their paths.
@@ -387,7 +387,7 @@ pub enum InjectMode {
     Content,
 }
 
-/// Where the files are put in.
+/// Where the files are injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Position {
     /// Before the prompt.

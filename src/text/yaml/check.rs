@@ -1,8 +1,8 @@
-//! The walk over a YAML text that refuses what the library would read in silence.
+//! Refuses YAML that the library would accept in silence: tags, duplicate keys, merge keys, `.nan` and
+//! `.inf`, deep nesting, and aliases that expand without limit.
 //!
-//! Tags, duplicate keys, merge keys, `.nan` and `.inf`, deep nesting and aliases that grow without
-//! measure. Everything that can be is raised inside a visitor, while the library still knows the
-//! place. It never keeps a value: it only says yes, or what is wrong.
+//! Errors are raised inside a visitor wherever possible, while the library still knows the location.
+//! No value is kept.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -16,14 +16,14 @@ use crate::text::units::show_size;
 
 /// Brackets deeper than this make the library slow, so they are counted before it sees them.
 const MAX_RAW_BRACKETS: usize = 1_000;
-/// Nodes and bytes of text after aliases were followed.
+/// The most nodes and bytes of text after aliases are expanded.
 const MAX_NODES: usize = 300_000;
 const MAX_EXPANDED_BYTES: usize = 4 * 1024 * 1024;
 
 pub(super) const TAG: &str = "a tag (`!…`) is not supported";
 pub(super) const TAG_HINT: &str = "put text that begins with `!` in quotes";
 
-/// What the walk found.
+/// Whether a text has a value.
 pub(super) enum Content {
     /// A document with a value.
     Something,
@@ -94,8 +94,8 @@ fn directives(text: &str) -> Result<(), YamlFault> {
     }
 }
 
-/// The library applies or drops `!!word` and `!<word>` without a word. Spelled as tags of our own
-/// they reach the visitor; inside of strings the change is of no account.
+/// The library applies or drops `!!word` and `!<word>` in silence. Spelled as local tags they reach
+/// the visitor; inside strings the change does not matter.
 fn shorthand_tags(text: &str) -> Result<(), YamlFault> {
     if !text.contains("!!") && !text.contains("!<") {
         return Ok(());
@@ -121,7 +121,7 @@ fn walk(text: &str) -> Result<Option<Content>, YamlFault> {
     }
 }
 
-/// How much was walked so far; aliases are walked as often as they are used.
+/// How much was visited so far; an alias counts each time it is used.
 #[derive(Default)]
 struct Budget {
     nodes: Cell<usize>,
@@ -133,9 +133,9 @@ impl Budget {
         self.nodes.set(self.nodes.get() + 1);
         self.bytes.set(self.bytes.get() + bytes);
         if self.nodes.get() > MAX_NODES || self.bytes.get() > MAX_EXPANDED_BYTES {
-            let hint = "write out what is meant, without anchors and aliases";
+            let hint = "write the values out, without anchors and aliases";
             return Err(E::custom(hinted(
-                "the aliases here expand too far",
+                "the aliases expand to too much data",
                 Some(hint),
             )));
         }
@@ -299,7 +299,7 @@ impl<'de> Visitor<'de> for Key<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a word as the key")
+        f.write_str("a plain key")
     }
 
     fn visit_bool<E: de::Error>(self, key: bool) -> Result<(), E> {

@@ -1,4 +1,4 @@
-//! Values out as YAML on one line, such that this crate and any other reader take them back.
+//! Writes a value as YAML on one line that any YAML reader reads back.
 //!
 //! JSON is nearly YAML; what YAML readers refuse inside a JSON string is escaped here.
 
@@ -39,7 +39,7 @@ fn write_value(value: &Value, out: &mut String) {
     }
 }
 
-/// Readers give up looking for the `:` of a long key, unless it is said that it is one.
+/// Readers stop looking for the `:` of a long key unless a `?` announces it.
 fn write_key(key: &str, out: &mut String) {
     let mut written = String::new();
     write_text(key, &mut written);

@@ -63,7 +63,7 @@ fn what_would_be_read_in_silence_is_refused_with_its_place() {
         ("a:\n\tb: 1", 2, 1, "tab"),
         ("a:\n  b: 1\n  \tc: 2", 3, 3, "tab"),
         ("a: b: c", 1, 5, "`:`"),
-        ("? [a]\n: 1", 1, 3, "word as the key"),
+        ("? [a]\n: 1", 1, 3, "plain key"),
         ("a: *nobody", 1, 4, "alias"),
     ];
     for (text, line, column, part) in table {
@@ -187,8 +187,8 @@ fn hostile_texts_are_refused_quickly() {
         ("- ".repeat(120_000), "64 levels"),
         ("? ".repeat(120_000), ""),
         (deep_block, "64 levels"),
-        (bomb, "expand too far"),
-        (long, "expand too far"),
+        (bomb, "too much data"),
+        (long, "too much data"),
         ("a: &a [*a]".to_owned(), ""),
         ("x".repeat(MAX_BYTES + 1), "over the limit"),
         (format!("a: \"{}", "x\n".repeat(100_000)), ""),

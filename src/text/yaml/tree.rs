@@ -1,8 +1,8 @@
-//! A YAML text as a tree in which every key and value knows its place.
+//! A YAML text as a tree in which every key and value has its location.
 //!
-//! Made from the events of a second parser, which keeps positions, and compared with what the strict
-//! reader makes of the same text: a text that the two read differently is refused. All faults that
-//! can be told apart are given at once. It never decides what a value is for.
+//! Built from the events of a second parser, which keeps positions, and compared with what the strict
+//! reader makes of the same text: where the two differ, the text is refused. All independent errors are
+//! reported at once. What a value means is not decided here.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value};
 use super::check::{self, TAG, TAG_HINT};
 use super::{MAX_DEPTH, YamlFault};
 
-/// Nodes and bytes of text after aliases were followed.
+/// The most nodes and bytes of text after aliases are expanded.
 const MAX_NODES: usize = 300_000;
 const MAX_EXPANDED_BYTES: usize = 4 * 1024 * 1024;
 
@@ -107,7 +107,7 @@ impl Node {
         }
     }
 
-    /// The value without its places.
+    /// The value without its locations.
     #[must_use]
     pub fn to_value(&self) -> Value {
         match &self.content {
@@ -138,7 +138,7 @@ impl Node {
     }
 }
 
-/// Reads a text. A tree comes back whenever the syntax allows one, beside whatever faults.
+/// Reads a text. If the syntax allows, there is a tree even where there are errors.
 #[must_use]
 pub fn tree(text: &str) -> (Option<Node>, Vec<YamlFault>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -167,7 +167,7 @@ pub fn tree(text: &str) -> (Option<Node>, Vec<YamlFault>) {
     }
 }
 
-/// The first place where the two readings part.
+/// The first location where the two readings differ.
 fn differs(node: &Node, value: &Value) -> YamlFault {
     let deeper = match (&node.content, value) {
         (Content::List(items), Value::Array(values)) if items.len() == values.len() => {
@@ -182,7 +182,7 @@ fn differs(node: &Node, value: &Value) -> YamlFault {
     match deeper {
         Some((node, value)) => differs(node, value),
         None => fault(node.place, "this can be read in more than one way")
-            .hint("put it in quotes, or write it in a plainer form"),
+            .hint("put it in quotes, or write it in a simpler form"),
     }
 }
 
@@ -197,7 +197,7 @@ fn place(span: Span) -> Place {
     }
 }
 
-/// What stands where a node was expected.
+/// What came where a node was expected.
 enum Met<'t> {
     Start(Event<'t>, Place),
     End,
@@ -247,7 +247,7 @@ impl<'t> Builder<'t> {
                 (Event::DocumentStart(_), at) if root.is_some() => {
                     self.faults.push(
                         fault(at, "there is more than one YAML document here")
-                            .hint("keep one document in a file: take out the second `---`"),
+                            .hint("keep one document per file: remove the second `---`"),
                     );
                     break;
                 }
@@ -307,7 +307,7 @@ impl<'t> Builder<'t> {
 
     fn alias(&mut self, anchor: usize, at: Place) -> Result<Node, YamlFault> {
         let Some(node) = self.anchors.get(&anchor).cloned() else {
-            return Err(fault(at, "an alias stands inside of what it names"));
+            return Err(fault(at, "an alias contains itself"));
         };
         let (nodes, bytes) = weight(&node);
         self.spend(nodes, bytes, at)?;
@@ -318,8 +318,8 @@ impl<'t> Builder<'t> {
         self.nodes = self.nodes.saturating_add(nodes);
         self.bytes = self.bytes.saturating_add(bytes);
         if self.nodes > MAX_NODES || self.bytes > MAX_EXPANDED_BYTES {
-            let hint = "write out what is meant, without anchors and aliases";
-            return Err(fault(at, "the aliases here expand too far").hint(hint));
+            let hint = "write the values out, without anchors and aliases";
+            return Err(fault(at, "the aliases expand to too much data").hint(hint));
         }
         Ok(())
     }
@@ -347,7 +347,7 @@ impl<'t> Builder<'t> {
         let mut seen = HashSet::new();
         while let Met::Start(event, at) = self.next()? {
             let Event::Scalar(key, _, _, tag) = event else {
-                return Err(fault(at, "a key is expected to be a word"));
+                return Err(fault(at, "a key must be plain text"));
             };
             self.tag(tag, at);
             let (event, value_at) = self.event()?;
@@ -387,7 +387,7 @@ impl<'t> Builder<'t> {
         }
     }
 
-    /// Whether it is a number is for the semantic reader to say.
+    /// Asks the strict reader whether a plain scalar is a number.
     fn number(&mut self, text: &str, at: Place) -> Content {
         match serde_yaml::from_str::<serde_yaml::Value>(text) {
             Ok(serde_yaml::Value::Number(number)) => {

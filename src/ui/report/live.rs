@@ -1,4 +1,4 @@
-//! What `watch` prints while it works: one line for each thing that happened.
+//! What `watch` prints while it works: one line per event.
 
 use std::io::Write;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::text::clean::{clean_json, clean_line};
 use crate::text::error::{Fault, Kind};
 use crate::work::engine::Notice;
 
-/// Prints notices as lines: finished tasks to standard output, trouble to standard error.
+/// Prints notices: finished tasks to standard output, problems to standard error.
 #[derive(Debug, Clone, Copy)]
 pub struct Live {
     json: bool,
@@ -31,7 +31,7 @@ impl Live {
         }
     }
 
-    /// Prints one notice. A closed output is nobody's fault: then nobody reads.
+    /// Prints one notice. It is no error if the output was closed.
     pub fn print(&self, notice: &Notice<'_>) {
         let _ = if self.json {
             self.print_json(notice)
@@ -163,8 +163,8 @@ fn finished(record: &Record, paint: Paint) -> String {
     line
 }
 
-/// Prints, of what happens, only that an agent is not held as it was asked for: for commands that
-/// have lines of their own for the rest.
+/// Prints only the notice that an agent runs with less confinement than asked for: for commands that
+/// report everything else in their own way.
 pub fn print_unheld(notice: &Notice<'_>) {
     if let Notice::Trouble { fault } = notice
         && fault.kind == Kind::PermissionDenied

@@ -1,4 +1,4 @@
-//! Speaking: how things look to a person or to a program that reads them. Decides nothing.
+//! How output looks, to a person and to a program. Nothing is decided here.
 
 mod live;
 mod out;
@@ -15,7 +15,7 @@ pub use time::{age, ago, parse_since};
 
 use crate::text::error::Fault;
 
-/// Prints what ended a command: one line of what and where, then what to do about it.
+/// Prints the error that ended a command, and its hint.
 pub fn print_fault(fault: &Fault) {
     let paint = Paint::stderr();
     eprintln!("{} {}", paint.bad("error:"), clean(&fault.message));

@@ -1,4 +1,4 @@
-//! Standard output for commands that print data, and may be piped into something that stops
+//! Standard output for commands that print data, and may be piped into a program that stops
 //! reading.
 
 use std::io::{self, Write};
@@ -8,12 +8,12 @@ use serde::Serialize;
 use crate::text::clean::clean_json;
 use crate::text::error::{Fault, Result};
 
-/// Whether anybody still reads what is printed.
+/// Whether the output is still open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
-    /// Somebody does, as far as is known.
+    /// As far as is known.
     There,
-    /// The output was closed, as `head` does: nobody's fault, but there is no use in going on.
+    /// The output was closed, as `head` does: no error, but a reason to stop.
     Gone,
 }
 

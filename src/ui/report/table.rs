@@ -2,16 +2,16 @@
 
 use unicode_width::UnicodeWidthStr;
 
-/// On which side of its column a text stands.
+/// How a column is aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
-/// Rows of cells. Colours go on after the layout, so a cell is plain text.
+/// Rows of cells. A cell is plain text: colours are added after the layout.
 #[derive(Debug, Default)]
 pub struct Table {
     columns: Vec<Align>,
@@ -28,13 +28,13 @@ impl Table {
         }
     }
 
-    /// Adds a row; what goes beyond the last column is left out.
+    /// Adds a row; cells beyond the last column are dropped.
     pub fn row<I: IntoIterator<Item = String>>(&mut self, cells: I) {
         let row = cells.into_iter().take(self.columns.len()).collect();
         self.rows.push(row);
     }
 
-    /// The lines, two blanks between columns, none at the end.
+    /// The lines, with two spaces between columns and none at the end.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let widths: Vec<usize> = (0..self.columns.len()).map(|at| self.width(at)).collect();

@@ -1,4 +1,4 @@
-//! Text for terminals: what came from an agent, a file or a file name is made harmless first.
+//! Small pieces of output: colours, durations, sizes and status words.
 
 use std::fmt::Display;
 use std::io::IsTerminal;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::run::record::Status;
 
-/// Colours, where they are wanted: on a terminal, and not with `NO_COLOR`.
+/// Colours: only on a terminal, and not with `NO_COLOR`.
 #[derive(Debug, Clone, Copy)]
 pub struct Paint(bool);
 
@@ -91,7 +91,7 @@ pub fn size(bytes: u64) -> String {
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }
 
-/// How a task ended, in one word of this width, coloured.
+/// How a task ended: a coloured word, padded to this width.
 #[must_use]
 pub fn status_word(status: Status, paint: Paint, width: usize) -> String {
     let word = match status {

@@ -1,4 +1,4 @@
-//! Moments in time, as people read and write them. Everything is UTC unless it says otherwise.
+//! Times as people read and write them. Everything is UTC unless an offset is given.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::short_duration;
 use crate::text::error::{Fault, Kind, Result};
 use crate::text::units::parse_duration;
 
-/// How long ago a moment is; one in the future is not long ago at all.
+/// How long ago a time is; zero if it is in the future.
 #[must_use]
 pub fn age(now: Timestamp, then_ns: i128) -> Duration {
     let ns = u64::try_from(now.as_nanosecond() - then_ns).unwrap_or(0);
     Duration::from_nanos(ns)
 }
 
-/// `5m12s ago`, for a time as it stands in a record; nothing for what is not a time.
+/// `5m12s ago`, for a time from a record; `None` if the text is not a time.
 #[must_use]
 pub fn ago(now: Timestamp, time: &str) -> Option<String> {
     let then: Timestamp = time.parse().ok()?;
@@ -27,7 +27,7 @@ pub fn ago(now: Timestamp, time: &str) -> Option<String> {
     ))
 }
 
-/// The moment that `--since` means: that long before now, or a date, or a time.
+/// The time that `--since` means: a duration before now, a date, or a time.
 pub fn parse_since(text: &str, now: Timestamp) -> Result<Timestamp> {
     let text = text.trim();
     if let Ok(time) = parse_duration(text) {

@@ -17,7 +17,7 @@ use crate::disk::order::{Point, at};
 use crate::disk::paths;
 use crate::disk::safety::Dir;
 use crate::disk::store::{RunDir, sha256};
-use crate::run::printed::{self, Change, Stray};
+use crate::run::printed::{self, BadPath, Change};
 use crate::run::state::Changes;
 use crate::text::error::{Fault, Kind, Result};
 
@@ -180,14 +180,14 @@ fn target(place: &Place<'_>, into: &str, path: &str) -> Result<String> {
     let unfit = |message: String| Err(Fault::new(Kind::PatchError, message));
     let path = match printed::inside(path) {
         Ok(path) => path,
-        Err(Stray::Leads(how)) => return Err(violation(how)),
-        Err(Stray::NoFile) => {
+        Err(BadPath::Leads(how)) => return Err(violation(how)),
+        Err(BadPath::NoFile) => {
             return unfit(format!(
                 "the printed path `{}` names no file",
                 path.escape_debug()
             ));
         }
-        Err(Stray::TooLong(bytes)) => {
+        Err(BadPath::TooLong(bytes)) => {
             return unfit(format!(
                 "a part of a printed path has {bytes} bytes, more than 255"
             ));

@@ -7,7 +7,7 @@ use super::prepare::View;
 use crate::disk::safety::Meta;
 use crate::disk::{globs, paths};
 use crate::run::inject::{self, Found};
-use crate::spec::workflow::model::{AgentWork, Human, Inject, InjectMode, Position, Text};
+use crate::spec::workflow::model::{AgentWork, Human, InjectMode, Text};
 use crate::text::error::{Fault, Kind, Result};
 
 /// The paths that a step depends on, relative to the root; all of the required ones are there.
@@ -89,7 +89,7 @@ pub(super) fn compose(view: &View<'_>, words: PromptParts<'_>, in_root: bool) ->
             .into_iter()
             .map(|path| found(view, path, how.mode, in_root))
             .collect::<Result<Vec<_>>>()?;
-        prompt = inject::inject(&prompt, found, &described(how));
+        prompt = inject::inject(&prompt, found, how);
     }
     if let Some(again) = view.source.again {
         add(&mut prompt, again);
@@ -104,20 +104,6 @@ fn add(prompt: &mut String, text: &str) {
         prompt.push_str(end);
     }
     prompt.push_str(text);
-}
-
-fn described(how: &Inject) -> inject::Inject {
-    inject::Inject {
-        mode: match how.mode {
-            InjectMode::List => inject::Mode::List,
-            InjectMode::Content => inject::Mode::Content,
-        },
-        position: match how.position {
-            Position::Prepend => inject::Position::Prepend,
-            Position::Append => inject::Position::Append,
-        },
-        instruction: how.instruction.clone(),
-    }
 }
 
 pub(super) fn found(

@@ -10,7 +10,7 @@ use crate::run::inject;
 use crate::run::record::Record;
 use crate::run::state::{Asks, Pending, StepResult, StepStatus};
 use crate::spec::provider::Provider;
-use crate::spec::workflow::model::{Approval, InjectMode, Work};
+use crate::spec::workflow::model::{Approval, Inject, InjectMode, Position, Work};
 use crate::text::cut;
 use crate::text::error::{Fault, Kind, Result};
 
@@ -223,9 +223,9 @@ fn evidence(view: &View<'_>, approval: &Approval) -> String {
             Err(fault) => missing += &format!("`{path}`: {}.\n", fault.message),
         }
     }
-    let how = inject::Inject {
-        mode: inject::Mode::Content,
-        position: inject::Position::Append,
+    let how = Inject {
+        mode: InjectMode::Content,
+        position: Position::Append,
         instruction: Some("The evidence:".to_owned()),
     };
     let mut text = inject::inject("", found, &how);

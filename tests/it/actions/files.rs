@@ -91,7 +91,7 @@ fn nothing_is_written_where_one_part_does_not_fit() {
         keep["error"]["message"]
             .as_str()
             .unwrap()
-            .contains("no `gone`"),
+            .contains("`gone`, which does not exist"),
         "{keep}"
     );
     assert_eq!(bed.ls(&files(&bed)), [""; 0]);

@@ -194,7 +194,7 @@ fn what_was_ticked_stays_ticked() {
     run(&bed).expect(1);
     let message = result(&bed, "again")["error"]["message"].to_string();
     assert!(
-        message.contains("task `01` was done and is not any more"),
+        message.contains("task `01` was done before and is open now"),
         "{message}"
     );
 }
@@ -217,7 +217,8 @@ fn with_own_ticks_what_others_ticked_is_refused_until_it_is_taken_back() {
             &[phase(&bed, 1, &[("01", "")]), phase(&bed, 2, &[("02", "")])],
         );
         let ran = run(&bed).expect(4);
-        let told = "task `02` is ticked by somebody else: only orch does that (write `[ ]` there again, and resume)";
+        let told =
+            "task `02` was ticked, and only orch may do that (change it back to `[ ]`, and resume)";
         assert!(ran.stderr.contains(told), "{ran:?}");
         bed.orch(["resume", "last"]).run().expect(4);
         let text = bed.read("plan/MASTER_PLAN.md");

@@ -184,7 +184,7 @@ fn every_transition_of_the_table() {
             code: 1,
             path: "BEGIN test>patch patch>_fail",
             tested: 1,
-            error: json!("`actor` failed: exit code 3, and not a word why"),
+            error: json!("`actor` failed: exit code 3, and no error message"),
         },
         Case {
             about: "the patcher has nothing to say",

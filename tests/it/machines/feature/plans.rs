@@ -67,11 +67,7 @@ fn a_plan_with_faults_is_not_put_before_a_person_and_goes_on_when_it_is_mended()
     files["MASTER_PLAN.md"] = json!(master + "- [ ] 04: again (`04-t.md`)\n");
     stage.answers("plan", plan.to_string());
     let ran = start(&stage).expect(4);
-    for fault in [
-        "03-t.md",
-        "`04` is listed twice",
-        "lead in a circle: 01, 02",
-    ] {
+    for fault in ["03-t.md", "`04` is listed twice", "in a cycle: 01, 02"] {
         assert!(ran.stderr.contains(fault), "{fault}: {}", ran.stderr);
     }
     assert_eq!(stage.bed.ls("inbox/human"), Vec::<String>::new());
@@ -107,8 +103,16 @@ fn nobody_but_orch_ticks_a_box_or_changes_what_was_approved() {
         format!("#!\nsed -i 's/\\[x\\] 01/[ ] 01/; s/Done/Pending/' {tasks}/MASTER_PLAN.md\n");
     let says = |script: &str, answer: String| format!("{script}echo '{answer}'\n");
     for (step, answer, told) in [
-        ("code", says(&tick, done()), "ticked by somebody else"),
-        ("quality", says(&tick, gate(&[])), "ticked by somebody else"),
+        (
+            "code",
+            says(&tick, done()),
+            "ticked, and only orch may do that",
+        ),
+        (
+            "quality",
+            says(&tick, gate(&[])),
+            "ticked, and only orch may do that",
+        ),
         (
             "code",
             says(&drop, done()),
@@ -122,7 +126,7 @@ fn nobody_but_orch_ticks_a_box_or_changes_what_was_approved() {
         (
             "analyse",
             says(&tick, analysed(&["01"], "x")),
-            "ticked by somebody else",
+            "ticked, and only orch may do that",
         ),
         (
             "analyse",
@@ -132,7 +136,7 @@ fn nobody_but_orch_ticks_a_box_or_changes_what_was_approved() {
         (
             "code.2",
             says(&untick, done()),
-            "task `01` was done and is not any more",
+            "task `01` was done before and is open now",
         ),
     ] {
         let stage = stage();
@@ -173,10 +177,10 @@ fn a_plan_that_comes_ticked_is_no_plan() {
         planned(&[&[("01", "")], &[("02", "")]]).replace("[ ] 01", "[x] 01"),
     );
     let ran = start(&stage).expect(4);
-    assert!(ran.stderr.contains("only orch does that"), "{ran:?}");
+    assert!(ran.stderr.contains("only orch may do that"), "{ran:?}");
     assert_eq!(stage.bed.ls("inbox/human"), Vec::<String>::new());
     // What to type stands there: the box is emptied by hand, and it goes on.
-    assert!(ran.stderr.contains("write `[ ]` there again, and resume"));
+    assert!(ran.stderr.contains("change it back to `[ ]`, and resume"));
     let file = stage.file("tasks/MASTER_PLAN.md");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("[x] 01", "[ ] 01")).unwrap();
