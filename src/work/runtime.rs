@@ -13,7 +13,9 @@ use crate::disk::order::{Disk, Durability};
 use crate::disk::root::Root;
 use crate::disk::sys;
 use crate::text::error::{Fault, Kind, Result};
-use crate::work::engine::{Engine, Listener, Options, Summary};
+use crate::work::engine::{Engine, Summary, Watching};
+use crate::work::notice::Listener;
+use crate::work::scheduler::Options;
 
 /// Asks the engine to stop.
 type Stop = Box<dyn Fn() + Send>;
@@ -75,8 +77,10 @@ pub fn watch(
     let engine = Engine::new(
         mailbox,
         catalogue,
-        Processes::new(tree, watcher.places()),
-        watcher.id().to_owned(),
+        Watching {
+            processes: Processes::new(tree, watcher.places()),
+            watcher_id: watcher.id().to_owned(),
+        },
         &wake,
         options,
         listener,

@@ -1,4 +1,4 @@
-//! Wake-ups: what the kernel says happened in the inboxes. They only wake; the scan is the truth.
+//! Wakeup-ups: what the kernel says happened in the inboxes. They only wake; the scan is the truth.
 //!
 //! Events of our own reading are dropped here, or a scan would wake itself. Nothing in this
 //! module opens, reads or changes a task.
@@ -19,7 +19,7 @@ pub use folders::{Change, Folders};
 
 /// Why the engine is woken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wake {
+pub enum Wakeup {
     /// There may be something to claim: scan.
     Scan,
     /// This task may be there to be claimed: look at it, and scan.
@@ -38,7 +38,10 @@ pub struct Watch {
 
 impl Watch {
     /// Puts the watch on; `wake` is called on a thread of the watcher's own.
-    pub fn on(folders: [&Path; 2], wake: Arc<dyn Fn(Wake) + Send + Sync>) -> notify::Result<Watch> {
+    pub fn on(
+        folders: [&Path; 2],
+        wake: Arc<dyn Fn(Wakeup) + Send + Sync>,
+    ) -> notify::Result<Watch> {
         let handler = move |event: notify::Result<Event>| match event {
             Ok(event) => {
                 if let Some(why) = classify(&event) {
@@ -46,7 +49,7 @@ impl Watch {
                 }
             }
             // What was lost is unknown: only a scan can tell.
-            Err(_) => wake(Wake::Scan),
+            Err(_) => wake(Wakeup::Scan),
         };
         let mut watch = Watch {
             watcher: notify::recommended_watcher(handler)?,
@@ -88,19 +91,19 @@ impl std::fmt::Debug for Watch {
     }
 }
 
-fn classify(event: &Event) -> Option<Wake> {
+fn classify(event: &Event) -> Option<Wakeup> {
     if event.need_rescan() {
-        return Some(Wake::Scan);
+        return Some(Wakeup::Scan);
     }
     let last = event.paths.last()?;
     if is_watcher_lock(last) {
         let closed = EventKind::Access(AccessKind::Close(AccessMode::Write));
         let ended = event.kind == closed || matches!(event.kind, EventKind::Remove(_));
-        return ended.then_some(Wake::Scan);
+        return ended.then_some(Wakeup::Scan);
     }
     match event.kind {
         // A folder, or a file that appears whole (a link, a rename) or will be closed later.
-        EventKind::Create(_) => is_news(last).then_some(Wake::Scan),
+        EventKind::Create(_) => is_news(last).then_some(Wakeup::Scan),
         // A task that is whole now.
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
             is_task(last).then(|| whole(last))
@@ -110,20 +113,20 @@ fn classify(event: &Event) -> Option<Wake> {
         )) => is_news(last).then(|| whole(last)),
         EventKind::Modify(ModifyKind::Name(RenameMode::From)) | EventKind::Remove(_) => {
             if has_suffix(last, CLAIMED) {
-                return Some(Wake::ClaimGone);
+                return Some(Wakeup::ClaimGone);
             }
             // A folder that goes away may come back as another one.
-            last.extension().is_none().then_some(Wake::Scan)
+            last.extension().is_none().then_some(Wakeup::Scan)
         }
-        EventKind::Any | EventKind::Other => Some(Wake::Scan),
+        EventKind::Any | EventKind::Other => Some(Wakeup::Scan),
         EventKind::Access(_) | EventKind::Modify(_) => None,
     }
 }
 
-fn whole(path: &Path) -> Wake {
+fn whole(path: &Path) -> Wakeup {
     match has_suffix(path, TASK) {
-        true => Wake::Task(path.to_path_buf()),
-        false => Wake::Scan,
+        true => Wakeup::Task(path.to_path_buf()),
+        false => Wakeup::Scan,
     }
 }
 
@@ -185,7 +188,7 @@ mod tests {
         ] {
             assert_eq!(
                 classify(&event(kind, path)),
-                Some(Wake::Scan),
+                Some(Wakeup::Scan),
                 "{kind:?} {path}"
             );
         }
@@ -193,11 +196,11 @@ mod tests {
             EventKind::Access(AccessKind::Close(AccessMode::Write)),
             name(RenameMode::To),
         ] {
-            let named = Wake::Task(PathBuf::from("/i/a/x.task"));
+            let named = Wakeup::Task(PathBuf::from("/i/a/x.task"));
             assert_eq!(classify(&event(kind, "/i/a/x.task")), Some(named));
         }
         let overflow = Event::new(EventKind::Other).set_flag(Flag::Rescan);
-        assert_eq!(classify(&overflow), Some(Wake::Scan));
+        assert_eq!(classify(&overflow), Some(Wakeup::Scan));
     }
 
     #[test]
@@ -207,7 +210,7 @@ mod tests {
             EventKind::Access(AccessKind::Close(AccessMode::Write)),
             EventKind::Remove(RemoveKind::File),
         ] {
-            assert_eq!(classify(&event(kind, lock)), Some(Wake::Scan), "{kind:?}");
+            assert_eq!(classify(&event(kind, lock)), Some(Wakeup::Scan), "{kind:?}");
         }
         let opened = EventKind::Access(AccessKind::Close(AccessMode::Read));
         assert_eq!(classify(&event(opened, lock)), None);
@@ -218,6 +221,6 @@ mod tests {
     #[test]
     fn a_claim_that_goes_away_is_told_apart() {
         let gone = event(EventKind::Remove(RemoveKind::File), "/i/a/x.claimed");
-        assert_eq!(classify(&gone), Some(Wake::ClaimGone));
+        assert_eq!(classify(&gone), Some(Wakeup::ClaimGone));
     }
 }

@@ -23,8 +23,8 @@ use crate::run::state::{RunState, RunStatus};
 use crate::spec::task::{AgentName, TaskName};
 use crate::text::error::{Fault, Kind, Result};
 use crate::ui::report::{clean_json, clean_line, print_fault, print_line, print_unheld};
-use crate::work::engine::Options;
 use crate::work::runtime::{self, Ended};
+use crate::work::scheduler::Options;
 pub(super) use tail::Tail;
 
 use super::questions::say_blocked;

@@ -25,8 +25,8 @@ use crate::spec::task::{AgentName, Header, Task, TaskName, render};
 use crate::text::error::{Fault, Kind, Result, exit};
 use crate::ui::cli;
 use crate::ui::report::{clean, print_fault, print_json, print_unheld};
-use crate::work::engine::Options;
 use crate::work::runtime;
+use crate::work::scheduler::Options;
 
 /// While waiting for somebody else's work, how often to see whether that somebody is alive.
 const CHECK: Duration = Duration::from_secs(1);

@@ -8,8 +8,9 @@ use crate::spec::task::AgentName;
 use crate::text::error::{Fault, Kind, Result, exit};
 use crate::ui::cli;
 use crate::ui::report::{Live, clean_line, count};
-use crate::work::engine::{Notice, Options};
+use crate::work::notice::Notice;
 use crate::work::runtime::{self, Ended};
+use crate::work::scheduler::Options;
 
 pub(super) fn run(root: Option<&Path>, words: &cli::Watch) -> Result<u8> {
     runtime::inherit_nothing()?;

@@ -10,7 +10,7 @@ use crate::run::record::Record;
 use crate::run::state::RunStatus;
 use crate::text::clean::{clean_json, clean_line};
 use crate::text::error::{Fault, Kind};
-use crate::work::engine::Notice;
+use crate::work::notice::Notice;
 
 /// Prints notices: finished tasks to standard output, problems to standard error.
 #[derive(Debug, Clone, Copy)]

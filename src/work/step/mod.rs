@@ -15,5 +15,5 @@ pub mod result;
 mod tests;
 
 pub use outputs::stderr_of;
-pub use prepare::{Ready, StepSource, Waiting, output_file, prepare, schema};
+pub use prepare::{Ready, StepSource, WantedFiles, output_file, prepare, schema};
 pub use result::{Outcome, invalid, retryable, step_result, wait_result};

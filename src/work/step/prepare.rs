@@ -56,14 +56,14 @@ pub enum Ready {
     /// Run this.
     Run(Box<Job>),
     /// Wait for these.
-    Wait(Waiting),
+    Wait(WantedFiles),
     /// Do this, without a process.
     Act(Act),
 }
 
 /// Files that are waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WantedFiles {
     /// Which.
     pub glob: String,
     /// How long.
@@ -205,11 +205,11 @@ pub fn printed_into(source: &StepSource<'_>) -> Vec<String> {
     inside.collect()
 }
 
-fn waiting(view: &View<'_>, wait: &Wait) -> Result<Waiting> {
+fn waiting(view: &View<'_>, wait: &Wait) -> Result<WantedFiles> {
     prompt::dependencies(view)?;
     let glob = view.fill(&wait.glob)?;
     paths::relative(&view.source.root().path, &glob)?;
-    Ok(Waiting {
+    Ok(WantedFiles {
         glob,
         timeout: Duration::from_secs(wait.timeout_sec),
         poll: Duration::from_millis(wait.poll_ms.max(1)),

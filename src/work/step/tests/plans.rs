@@ -8,7 +8,7 @@ use serde_json::json;
 use super::bed::{bed, bed_with};
 use crate::spec::provider::invocation::StdinPlan;
 use crate::text::error::Kind;
-use crate::work::step::{Ready, Waiting};
+use crate::work::step::{Ready, WantedFiles};
 
 #[test]
 fn a_command_has_no_shell_and_a_list_spreads() {
@@ -152,7 +152,7 @@ fn files_are_waited_for() {
     match bed.ask("a", None).unwrap() {
         Ready::Wait(wait) => assert_eq!(
             wait,
-            Waiting {
+            WantedFiles {
                 glob: format!("{files}/*.md"),
                 timeout: Duration::from_secs(300),
                 poll: Duration::from_millis(20),

@@ -5,38 +5,36 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::Engine;
-use super::attempt::Files;
-use super::worker::Finished;
+use super::{AttemptFiles, AttemptRunner};
 use crate::agents::process::Ending;
 use crate::disk::hash::sha256;
 use crate::disk::mailbox::{Attempt, Claim, ERR, Next, OUT, RAW, file_name};
 use crate::disk::order::{Point, at};
 use crate::disk::safety::Meta;
 use crate::run::record::{EXCERPT_BYTES, FileEntry, Record, Status, excerpt};
-use crate::run::state::Changes;
 use crate::run::verdict::{Exit, Observed, Verdict, judge, reads_output, signal_name};
 use crate::spec::provider::ProviderConfig;
 use crate::work::job::Job;
+use crate::work::outcome::Finished;
 
 /// Providers whose answer has to be read whole are read up to here.
 const MOST_PARSED: u64 = 64 << 20;
 /// Of stderr only the end is looked at.
 const STDERR_TAIL: u64 = 64 << 10;
 
-impl Engine {
+impl AttemptRunner {
     /// What came of a process that has ended. Can be repeated.
     pub(super) fn collect(
         &self,
         claim: &Claim,
-        plan: &Job,
+        job: &Job,
         config: &ProviderConfig,
         ending: Ending,
-        files: &Files,
+        files: &AttemptFiles,
         mut record: Record,
     ) -> io::Result<(Finished, Verdict)> {
         at(Point::RunEnded)?;
-        let Files {
+        let AttemptFiles {
             attempt,
             stderr,
             masked,
@@ -51,18 +49,18 @@ impl Engine {
             }
         }
         let complaints = stderr.metadata()?.len();
-        let mut verdict = self.judge(plan, config, ending, files, complaints)?;
+        let mut verdict = self.judge(job, config, ending, files, complaints)?;
         // What it read was masked; what it made of that by decoding is masked here.
         if let Some(text) = &mut verdict.text {
-            plan.masker.text(text);
+            job.masker.text(text);
         }
         fill(&mut record, ending, &verdict, attempt)?;
-        plan.masker.record(&mut record);
+        job.masker.record(&mut record);
         let mut outputs = vec![(attempt.suffix, attempt.output.clone())];
         record.files = vec![self.file_entry(claim, attempt.suffix, &attempt.output)?];
         // What was cancelled may have a successor of its name, whose files are not to be touched.
         let named =
-            ending != Ending::Cancelled || self.mailbox.is_output(claim, &attempt.output)?;
+            ending != Ending::Cancelled || self.shared.mailbox.is_output(claim, &attempt.output)?;
         if let Some(text) = verdict
             .text
             .as_ref()
@@ -79,7 +77,7 @@ impl Engine {
             record.files.push(self.file_entry(claim, ERR, stderr)?);
             outputs.push((ERR, stderr.clone()));
         }
-        let next = self.next(claim, plan, &mut record, || match &verdict.text {
+        let next = self.next(claim, job, &mut record, || match &verdict.text {
             Some(text) => Ok(text.clone()),
             None => read_text(&attempt.output),
         })?;
@@ -87,18 +85,16 @@ impl Engine {
             record,
             outputs,
             next,
-            changes: Changes::default(),
-            brought_up_after: None,
         };
         Ok((finished, verdict))
     }
 
-    pub(super) fn judge(
+    fn judge(
         &self,
-        plan: &Job,
+        job: &Job,
         config: &ProviderConfig,
         ending: Ending,
-        files: &Files,
+        files: &AttemptFiles,
         complaints: u64,
     ) -> io::Result<Verdict> {
         let exit = match ending {
@@ -119,10 +115,10 @@ impl Engine {
             stdout: &stdout,
             stderr: &read_tail(&files.stderr, complaints, STDERR_TAIL)?,
         };
-        Ok(judge(&plan.setup.provider_name, config, &seen))
+        Ok(judge(&job.setup.provider_name, config, &seen))
     }
 
-    pub(super) fn write_answer(&self, claim: &Claim, text: &str) -> io::Result<File> {
+    fn write_answer(&self, claim: &Claim, text: &str) -> io::Result<File> {
         at(Point::CommitAnswer)?;
         let dir = &claim.folders.artifacts;
         let name = file_name(&claim.name, OUT);
@@ -135,18 +131,18 @@ impl Engine {
     pub(super) fn next(
         &self,
         claim: &Claim,
-        plan: &Job,
+        job: &Job,
         record: &mut Record,
         answer: impl FnOnce() -> io::Result<String>,
     ) -> io::Result<Option<Next>> {
-        let Some(chain) = plan.chain.as_ref().filter(|_| record.status.is_success()) else {
+        let Some(chain) = job.chain.as_ref().filter(|_| record.status.is_success()) else {
             return Ok(None);
         };
         let agent = &claim.folders.agent;
         record.next = Some(format!("{}/{}", chain.agent, claim.name));
         Ok(Some(Next {
             agent: chain.agent.clone(),
-            text: chain.next_task(&claim.target(), agent, plan.task.body(), &answer()?),
+            text: chain.next_task(&claim.target(), agent, job.task.body(), &answer()?),
         }))
     }
 

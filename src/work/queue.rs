@@ -7,19 +7,20 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::waits::Over;
 use crate::disk::mailbox::{AgentBox, Claim, Names, TASK};
 use crate::spec::task::{AgentName, TaskName};
+use crate::work::task_key::TaskKey;
+use crate::work::waits::EndedWait;
 
 /// Up to this much work, workers are woken one by one.
 const FEW: usize = 8;
 
 /// A scan after a worker was told of a task comes so much later.
-const AFTER_TOLD: Duration = Duration::from_millis(20);
+const AFTER_NAMED: Duration = Duration::from_millis(20);
 
 /// A name to look at.
 #[derive(Debug, Clone)]
-pub struct Item {
+pub(crate) struct Item {
     /// The agent's folders.
     pub folders: Arc<AgentBox>,
     /// The task's name.
@@ -31,27 +32,27 @@ pub struct Item {
 }
 
 impl Item {
-    fn key(&self) -> Name {
+    fn key(&self) -> TaskKey {
         (self.folders.agent.clone(), self.name.clone())
     }
 }
 
 /// Something for a worker to do.
 #[derive(Debug)]
-pub enum Work {
+pub(crate) enum QueuedWork {
     /// Look at this name, and claim it if it can be claimed.
     Look(Item),
     /// The same, of a name that no scan has found yet.
-    Told(Item),
+    Named(Item),
     /// Finish or run what a dead owner left.
     Adopted(Claim),
     /// Finish a step that has waited for files.
-    Over(Box<Over>),
+    WaitEnded(Box<EndedWait>),
 }
 
 /// One agent's part of a list.
 #[derive(Debug)]
-pub struct Turn {
+pub(crate) struct Turn {
     /// The agent's folders.
     pub folders: Arc<AgentBox>,
     /// What waits there.
@@ -61,12 +62,12 @@ pub struct Turn {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     turns: Vec<(Turn, usize)>,
     turn: usize,
     left: usize,
     adopted: VecDeque<Claim>,
-    over: VecDeque<Box<Over>>,
+    over: VecDeque<Box<EndedWait>>,
     parked: usize,
     later: Later,
     working: usize,
@@ -75,26 +76,23 @@ struct State {
     paused_until: Option<Instant>,
     woken: bool,
     /// Names that a wake-up has told, for workers that are idle.
-    told: VecDeque<Item>,
+    named: VecDeque<Item>,
     /// Workers that have nothing to do.
     idle: usize,
     /// A scan that is not needed at once is made then.
     scan_at: Option<Instant>,
     /// The names that are looked at or worked on.
-    in_work: Vec<Name>,
+    in_work: Vec<TaskKey>,
     /// While a list is made: what it may have although it was handed out already. A second look
     /// would find nothing, and cost its agent a turn.
-    handed_out: Option<Vec<Name>>,
+    handed_out: Option<Vec<TaskKey>>,
     /// A name was left out of the list for that, and may be that of a new task.
     left_out: bool,
 }
 
-/// `AGENT/NAME`.
-pub type Name = (AgentName, TaskName);
-
-/// What the engine sees when it looks up from waiting.
+/// What the scheduler sees when it looks up from waiting.
 #[derive(Debug, Clone, Copy)]
-pub struct Glance {
+pub(crate) struct Glance {
     /// Names of the list that nobody has looked at yet.
     pub left: usize,
     /// Names to be looked at again soon.
@@ -114,23 +112,23 @@ pub struct Glance {
 impl Glance {
     /// Nothing is left to hand out, and nobody works.
     #[must_use]
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.left == 0 && self.later == 0 && self.working == 0 && self.parked == 0
     }
 }
 
-/// The queue between the engine and its workers.
+/// The queue between the scheduler and its workers.
 #[derive(Debug, Default)]
-pub struct Queue {
-    state: Mutex<State>,
+pub(crate) struct Queue {
+    state: Mutex<QueueState>,
     for_workers: Condvar,
-    for_engine: Condvar,
+    for_scheduler: Condvar,
 }
 
 impl Queue {
     /// Replaces the list. Names that wait for a second look are found again by the scan, so they
     /// are dropped, except that their time is kept.
-    pub fn publish(&self, mut turns: Vec<Turn>, adopted: Vec<Claim>) {
+    pub(crate) fn publish(&self, mut turns: Vec<Turn>, adopted: Vec<Claim>) {
         let mut state = self.lock();
         let handed_out = state.handed_out.take().unwrap_or_default();
         for turn in &mut turns {
@@ -153,7 +151,7 @@ impl Queue {
             .unwrap_or(0);
         state.adopted.extend(adopted);
         // The list has them, if they are there.
-        state.told.clear();
+        state.named.clear();
         let work = state.left + state.adopted.len();
         drop(state);
         // No more of them than there is work for: one dropped task wakes one worker.
@@ -164,8 +162,8 @@ impl Queue {
         }
     }
 
-    /// Waits for something to do; `None` when the engine stops.
-    pub fn take(&self) -> Option<Work> {
+    /// Waits for something to do; `None` when the scheduler stops.
+    pub(crate) fn take(&self) -> Option<QueuedWork> {
         let mut state = self.lock();
         loop {
             if state.stopped {
@@ -178,11 +176,11 @@ impl Queue {
             {
                 state.working += 1;
                 state.taken += 1;
-                let last = state.left == 0 && !matches!(work, Work::Told(_));
-                // The engine must not be woken only to wait for the lock.
+                let last = state.left == 0 && !matches!(work, QueuedWork::Named(_));
+                // The scheduler must not be woken only to wait for the lock.
                 drop(state);
                 if last {
-                    self.for_engine.notify_one();
+                    self.for_scheduler.notify_one();
                 }
                 return Some(work);
             }
@@ -208,7 +206,7 @@ impl Queue {
     }
 
     /// A worker is done with what it took: with this name, if it was a name.
-    pub fn done(&self, name: Option<&Name>) {
+    pub(crate) fn done(&self, name: Option<&TaskKey>) {
         let mut state = self.lock();
         state.working -= 1;
         if let Some(place) = state.in_work.iter().position(|other| Some(other) == name) {
@@ -219,12 +217,12 @@ impl Queue {
         let idle = state.working == 0 && state.left == 0;
         drop(state);
         if idle || left_out {
-            self.for_engine.notify_one();
+            self.for_scheduler.notify_one();
         }
     }
 
     /// This name is to be looked at again after a while.
-    pub fn look_again(&self, item: Item, after: Duration) {
+    pub(crate) fn look_again(&self, item: Item, after: Duration) {
         let mut state = self.lock();
         if state.later.add(Instant::now() + after, item) {
             drop(state);
@@ -234,12 +232,12 @@ impl Queue {
     }
 
     /// A worker leaves a step to wait for files.
-    pub fn wait_begins(&self) {
+    pub(crate) fn wait_begins(&self) {
         self.lock().parked += 1;
     }
 
     /// The wait of such a step is over: a worker is to finish it.
-    pub fn wait_is_over(&self, over: Over) {
+    pub(crate) fn wait_is_over(&self, over: EndedWait) {
         let mut state = self.lock();
         state.parked -= 1;
         state.over.push_back(Box::new(over));
@@ -248,26 +246,26 @@ impl Queue {
     }
 
     /// The steps whose wait is over, and that no worker took before the end.
-    pub fn left_over(&self) -> Vec<Over> {
+    pub(crate) fn left_over(&self) -> Vec<EndedWait> {
         let mut state = self.lock();
         state.over.drain(..).map(|over| *over).collect()
     }
 
     /// Nothing is handed out for a while: the disk is full, or the system short of something.
-    pub fn pause(&self, pause: Duration) {
+    pub(crate) fn pause(&self, pause: Duration) {
         self.lock().paused_until = Some(Instant::now() + pause);
     }
 
     /// A task may be there. Where a worker has nothing else to do, it looks at once, and the scan
     /// that would have found the task is made a little later, once for all that come meanwhile.
     /// Gives whether that is so.
-    pub fn tell(&self, agent: &AgentName, name: TaskName) -> bool {
+    pub(crate) fn name(&self, agent: &AgentName, name: TaskName) -> bool {
         let mut state = self.lock();
         let paused = state
             .paused_until
             .is_some_and(|until| until > Instant::now());
         let scan_first = state.woken || state.handed_out.is_some() || paused;
-        let busy = state.left > 0 || state.told.len() >= state.idle;
+        let busy = state.left > 0 || state.named.len() >= state.idle;
         // Agents that the last scan found fit to be worked for.
         let turn = state
             .turns
@@ -289,45 +287,45 @@ impl Queue {
         // Told twice, or another task of a name that is worked on: the scan will show.
         let known = state.in_work.contains(&key)
             || state.later.names.contains(&key)
-            || state.told.iter().any(|other| other.key() == key);
+            || state.named.iter().any(|other| other.key() == key);
         if busy && !known {
             return false;
         }
         let first = state.scan_at.is_none();
-        state.scan_at.get_or_insert(Instant::now() + AFTER_TOLD);
+        state.scan_at.get_or_insert(Instant::now() + AFTER_NAMED);
         if !known {
-            state.told.push_back(item);
+            state.named.push_back(item);
         }
         drop(state);
         if !known {
             self.for_workers.notify_one();
         }
         if first {
-            // The engine has to learn the time; it is in no hurry.
-            self.for_engine.notify_one();
+            // The scheduler has to learn the time; it is in no hurry.
+            self.for_scheduler.notify_one();
         }
         true
     }
 
     /// Something may have changed.
-    pub fn wake(&self) {
+    pub(crate) fn wake(&self) {
         let mut state = self.lock();
         if !state.woken {
             state.woken = true;
             drop(state);
-            self.for_engine.notify_one();
+            self.for_scheduler.notify_one();
         }
     }
 
     /// Hands out nothing more.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.lock().stopped = true;
         self.for_workers.notify_all();
-        self.for_engine.notify_all();
+        self.for_scheduler.notify_all();
     }
 
-    /// A scan begins: what wakes the engine from now on asks for another one.
-    pub fn begin_scan(&self) {
+    /// A scan begins: what wakes the scheduler from now on asks for another one.
+    pub(crate) fn begin_scan(&self) {
         let mut state = self.lock();
         state.woken = false;
         state.scan_at = None;
@@ -336,12 +334,16 @@ impl Queue {
 
     /// How things stand.
     #[must_use]
-    pub fn glance(&self) -> Glance {
+    pub(crate) fn glance(&self) -> Glance {
         self.lock().glance()
     }
 
     /// Waits until `enough` holds or the time is over.
-    pub fn wait_until(&self, until: Option<Instant>, enough: impl Fn(&Glance) -> bool) -> Glance {
+    pub(crate) fn wait_until(
+        &self,
+        until: Option<Instant>,
+        enough: impl Fn(&Glance) -> bool,
+    ) -> Glance {
         let mut state = self.lock();
         loop {
             let glance = state.glance();
@@ -358,20 +360,20 @@ impl Queue {
             state = match until {
                 Some(until) if until <= now => return glance,
                 Some(until) => {
-                    self.for_engine
+                    self.for_scheduler
                         .wait_timeout(state, until - now)
                         .unwrap_or_else(PoisonError::into_inner)
                         .0
                 }
                 None => self
-                    .for_engine
+                    .for_scheduler
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner),
             };
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         // Every operation leaves the state whole, so a worker's panic has not spoilt it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -379,7 +381,7 @@ impl Queue {
 
 impl Turn {
     /// Leaves out the names of this agent that were handed out; gives whether there were any.
-    fn leave_out(&mut self, handed_out: &[Name]) -> bool {
+    fn leave_out(&mut self, handed_out: &[TaskKey]) -> bool {
         let out: HashSet<&str> = handed_out
             .iter()
             .filter(|(agent, _)| *agent == self.folders.agent)
@@ -401,7 +403,7 @@ impl Turn {
 #[derive(Debug, Default)]
 struct Later {
     items: BTreeMap<(Instant, u64), Item>,
-    names: HashSet<Name>,
+    names: HashSet<TaskKey>,
     added: u64,
 }
 
@@ -431,13 +433,13 @@ impl Later {
     }
 }
 
-impl State {
+impl QueueState {
     fn glance(&self) -> Glance {
         Glance {
             left: self.left + self.adopted.len() + self.over.len(),
             later: self.later.items.len(),
             // Those that are told of a task are about to work.
-            working: self.working + self.told.len(),
+            working: self.working + self.named.len(),
             parked: self.parked,
             taken: self.taken,
             woken: self.woken,
@@ -445,23 +447,23 @@ impl State {
         }
     }
 
-    fn next(&mut self, now: Instant) -> Option<Work> {
+    fn next(&mut self, now: Instant) -> Option<QueuedWork> {
         if let Some(over) = self.over.pop_front() {
-            return Some(Work::Over(over));
+            return Some(QueuedWork::WaitEnded(over));
         }
         if let Some(claim) = self.adopted.pop_front() {
-            return Some(Work::Adopted(claim));
+            return Some(QueuedWork::Adopted(claim));
         }
-        if let Some(item) = self.told.pop_front() {
+        if let Some(item) = self.named.pop_front() {
             self.hand_out(&item);
-            return Some(Work::Told(item));
+            return Some(QueuedWork::Named(item));
         }
         let item = match self.later.take_due(now) {
             Some(item) => item,
             None => self.next_in_turn()?,
         };
         self.hand_out(&item);
-        Some(Work::Look(item))
+        Some(QueuedWork::Look(item))
     }
 
     fn hand_out(&mut self, item: &Item) {
@@ -494,5 +496,4 @@ impl State {
 }
 
 #[cfg(test)]
-#[path = "queue_tests.rs"]
 mod tests;

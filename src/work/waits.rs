@@ -1,23 +1,27 @@
-//! The waits of this engine: steps that wait for files, with their claims, and no worker each.
+//! Steps that wait for files: claimed, without a worker each.
 //!
-//! One thread attends to all of them. The kernel tells it what came and went in the folders that
-//! their globs lead through; where it cannot, they are looked at as often as they say. What a wait
-//! ends with is a worker's business: this room looks, and hands over.
+//! One thread attends to all of them. The kernel reports what came and went in the folders that their
+//! globs lead through; where it cannot, the files are polled at the interval of the step. A worker
+//! commits what a wait ends with: here files are only looked for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::queue::Name;
-use super::waiting::Wait;
-use super::{Engine, SCAN_SHARE};
+use jiff::Timestamp;
+
 use crate::disk::globs::{self, Look};
 use crate::disk::mailbox::{CLAIMED, Claim, file_name};
+use crate::run::state::Pending;
 use crate::text::error::{Fault, Kind};
-use crate::work::step::prepare::Waiting;
+use crate::work::notice::Reporter;
+use crate::work::step::prepare::WantedFiles;
+use crate::work::task_key::TaskKey;
 use crate::work::watch::{Change, Folders};
 
+/// Looks at one wait take at most this part of the time.
+const LOOK_SHARE: u32 = 20;
 /// A wait that leads through more folders than this is not watched: it is looked at by the clock.
 const MOST_FOLDERS: usize = 1024;
 /// So often a wait that is watched is looked at all the same.
@@ -25,35 +29,58 @@ const SLOW: Duration = Duration::from_secs(10);
 /// A look whose folders are new is made again so often before somebody else has a turn.
 const LOOKS: u32 = 4;
 
-/// A step that waits, and how far it has got.
+/// What a wait belongs to.
 #[derive(Debug)]
-pub(super) struct Parked {
+pub(crate) struct WaitingStep {
+    pub run: String,
+    /// The step, in the attempt that waits.
+    pub pending: Pending,
+    /// How often it may be tried again after this, and how much later.
+    pub retries: u64,
+    pub delay: Duration,
+    /// How long it had waited before this process had it.
+    pub before: Duration,
+}
+
+impl WaitingStep {
+    /// Since when it waits.
+    pub(crate) fn since(&self) -> Timestamp {
+        let since = self.pending.since.as_deref();
+        since
+            .and_then(|since| since.parse().ok())
+            .unwrap_or_else(Timestamp::now)
+    }
+}
+
+/// A step that waits, with its claim, and how far it has got.
+#[derive(Debug)]
+pub(crate) struct ParkedStep {
     pub claim: Claim,
     /// What it waits for.
-    pub waiting: Waiting,
+    pub files: WantedFiles,
     /// When it has waited long enough.
     pub deadline: Instant,
-    /// When this engine took it in.
+    /// When this process took it in.
     pub began: Instant,
     /// How often it was looked for the files.
     pub polls: u64,
     /// What is needed to end it.
-    pub wait: Wait,
-    seen: HashSet<Place>,
+    pub step: WaitingStep,
+    seen: HashSet<WatchedPlace>,
     /// However much happens, it is not looked at again before this.
     not_before: Instant,
 }
 
 /// A wait that is over.
 #[derive(Debug)]
-pub(super) struct Over {
-    pub parked: Parked,
-    pub how: How,
+pub(crate) struct EndedWait {
+    pub parked: ParkedStep,
+    pub how: WaitEnd,
 }
 
 /// How a wait ended.
 #[derive(Debug)]
-pub(super) enum How {
+pub(crate) enum WaitEnd {
     /// These files are there; too few, where the time is up.
     Looked(Vec<String>),
     /// They cannot be looked for.
@@ -63,47 +90,52 @@ pub(super) enum How {
 }
 
 /// A folder, and the one name in it that matters, or any.
-type Place = (PathBuf, Option<String>);
+type WatchedPlace = (PathBuf, Option<String>);
 
-/// All waits of an engine.
-pub(super) struct Waits {
-    shared: Arc<Shared>,
+/// All waits of a process.
+pub(crate) struct Waits {
+    shared: Arc<SharedTable>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct SharedTable {
+    state: Mutex<WaitTable>,
     changed: Condvar,
 }
 
-struct State {
-    resting: HashMap<Name, Parked>,
-    due: BTreeMap<Name, Instant>,
-    by_time: BTreeSet<(Instant, Name)>,
+struct WaitTable {
+    resting: HashMap<TaskKey, ParkedStep>,
+    due: BTreeMap<TaskKey, Instant>,
+    by_time: BTreeSet<(Instant, TaskKey)>,
     /// The one that is being looked at, and whether something has changed since.
-    in_hand: Option<(Name, bool)>,
+    in_hand: Option<(TaskKey, bool)>,
     /// Who wants to know what happens in a folder.
-    folders: HashMap<PathBuf, HashSet<(Name, Option<String>)>>,
+    folders: HashMap<PathBuf, HashSet<(TaskKey, Option<String>)>>,
     /// Folders whose watch is no longer theirs.
     lost: HashSet<PathBuf>,
     stopped: bool,
 }
 
-impl Parked {
+impl ParkedStep {
     /// A wait that begins, or goes on after a restart.
-    pub fn new(claim: Claim, waiting: Waiting, deadline: Instant, wait: Wait) -> Parked {
-        Parked {
+    pub(crate) fn new(
+        claim: Claim,
+        files: WantedFiles,
+        deadline: Instant,
+        step: WaitingStep,
+    ) -> ParkedStep {
+        ParkedStep {
             claim,
-            waiting,
+            files,
             deadline,
             began: Instant::now(),
             polls: 0,
-            wait,
+            step,
             seen: HashSet::new(),
             not_before: Instant::now(),
         }
     }
 
-    fn name(&self) -> Name {
+    fn name(&self) -> TaskKey {
         (self.claim.folders.agent.clone(), self.claim.name.clone())
     }
 }
@@ -111,8 +143,8 @@ impl Parked {
 impl Default for Waits {
     fn default() -> Self {
         Waits {
-            shared: Arc::new(Shared {
-                state: Mutex::new(State {
+            shared: Arc::new(SharedTable {
+                state: Mutex::new(WaitTable {
                     resting: HashMap::new(),
                     due: BTreeMap::new(),
                     by_time: BTreeSet::new(),
@@ -136,8 +168,8 @@ impl Clone for Waits {
 }
 
 impl Waits {
-    /// Takes a wait in, to be looked at from then on; gives it back where the engine stops.
-    pub fn park(&self, parked: Parked, from: Instant) -> Result<(), Box<Parked>> {
+    /// Takes a wait in, to be looked at from then on; gives it back where orch stops.
+    pub(crate) fn park(&self, parked: ParkedStep, from: Instant) -> Result<(), Box<ParkedStep>> {
         let mut state = self.lock();
         if state.stopped {
             return Err(Box::new(parked));
@@ -149,19 +181,19 @@ impl Waits {
     }
 
     /// Whether this claim belongs to one of them.
-    pub fn holds(&self, name: &Name) -> bool {
+    pub(crate) fn holds(&self, name: &TaskKey) -> bool {
         let state = self.lock();
         state.resting.contains_key(name) || state.is_in_hand(name)
     }
 
     /// Nobody is looked at any more.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.lock().stopped = true;
         self.shared.changed.notify_all();
     }
 
     /// The next one to look at, and the folders whose watches are to be dropped first.
-    fn take_due(&self) -> Option<(Parked, Vec<PathBuf>)> {
+    fn take_due(&self) -> Option<(ParkedStep, Vec<PathBuf>)> {
         let mut state = self.lock();
         loop {
             if state.stopped {
@@ -187,7 +219,7 @@ impl Waits {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WaitTable> {
         // Every operation leaves the state whole.
         self.shared
             .state
@@ -196,7 +228,7 @@ impl Waits {
     }
 }
 
-impl Shared {
+impl SharedTable {
     /// The kernel says that something happened.
     fn changed(&self, change: Change<'_>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -221,19 +253,19 @@ impl Shared {
     }
 }
 
-impl State {
-    fn rest(&mut self, parked: Parked, due: Instant) {
+impl WaitTable {
+    fn rest(&mut self, parked: ParkedStep, due: Instant) {
         let name = parked.name();
         self.resting.insert(name.clone(), parked);
         self.due.insert(name.clone(), due);
         self.by_time.insert((due, name));
     }
 
-    fn is_in_hand(&self, name: &Name) -> bool {
+    fn is_in_hand(&self, name: &TaskKey) -> bool {
         self.in_hand.as_ref().is_some_and(|(own, _)| own == name)
     }
 
-    fn take_first(&mut self) -> (Parked, Vec<PathBuf>) {
+    fn take_first(&mut self) -> (ParkedStep, Vec<PathBuf>) {
         let (_, name) = self.by_time.pop_first().expect("there is one that is due");
         self.due.remove(&name);
         let parked = self.resting.remove(&name).expect("what is due is resting");
@@ -245,7 +277,7 @@ impl State {
         (parked, lost)
     }
 
-    fn interested(&self, path: &Path) -> HashSet<Name> {
+    fn interested(&self, path: &Path) -> HashSet<TaskKey> {
         let place = path.parent().zip(path.file_name());
         let Some((folder, file)) = place else {
             return HashSet::new();
@@ -258,7 +290,7 @@ impl State {
     }
 
     /// The watches of these folders are no longer theirs; gives who relied on them.
-    fn lose(&mut self, which: impl Fn(&Path) -> bool) -> HashSet<Name> {
+    fn lose(&mut self, which: impl Fn(&Path) -> bool) -> HashSet<TaskKey> {
         let mut who = HashSet::new();
         for (folder, interested) in &self.folders {
             if which(folder) {
@@ -270,7 +302,7 @@ impl State {
     }
 
     /// Makes a wait due now; gives whether that is news.
-    fn touch(&mut self, name: &Name, now: Instant) -> bool {
+    fn touch(&mut self, name: &TaskKey, now: Instant) -> bool {
         if let Some((own, changed)) = &mut self.in_hand
             && own == name
         {
@@ -291,13 +323,17 @@ impl State {
     }
 
     /// Gives whether this is new.
-    fn want(&mut self, name: &Name, (folder, only): &Place) -> bool {
+    fn want(&mut self, name: &TaskKey, (folder, only): &WatchedPlace) -> bool {
         let wanted = self.folders.entry(folder.clone()).or_default();
         wanted.insert((name.clone(), only.clone()))
     }
 
     /// Gives the folder if nobody else is interested in it.
-    fn want_no_more<'p>(&mut self, name: &Name, (folder, only): &'p Place) -> Option<&'p Path> {
+    fn want_no_more<'p>(
+        &mut self,
+        name: &TaskKey,
+        (folder, only): &'p WatchedPlace,
+    ) -> Option<&'p Path> {
         let wanted = self.folders.get_mut(folder)?;
         wanted.remove(&(name.clone(), only.clone()));
         wanted.is_empty().then(|| {
@@ -307,15 +343,25 @@ impl State {
     }
 }
 
-/// What became of a look.
-enum Looked {
+/// What came of attending to a wait.
+enum Attended {
     Again(Instant),
-    Over(How),
+    Over(WaitEnd),
 }
 
-impl Engine {
-    /// Attends to the waits until the engine stops; then they go back to their inboxes.
-    pub(super) fn attend_to_waits(&self) {
+/// Attends to the waits of this process, on a thread of its own.
+pub(crate) struct WaitAttendant<'a> {
+    pub waits: &'a Waits,
+    pub root: &'a Path,
+    pub reporter: &'a Reporter,
+    /// Whether folders are polled instead of watched.
+    pub polls: bool,
+}
+
+impl WaitAttendant<'_> {
+    /// Attends to the waits until they are stopped. What has ended is handed over; the claims that
+    /// still wait at the end are returned.
+    pub(crate) fn run(&self, ended: impl Fn(EndedWait)) -> Vec<Claim> {
         let mut watch: Option<Folders> = None;
         while let Some((mut parked, lost)) = self.waits.take_due() {
             for folder in &lost {
@@ -324,47 +370,51 @@ impl Engine {
                 }
             }
             match self.attend(&mut parked, &mut watch) {
-                Looked::Again(due) => {
-                    let mut state = self.waits.lock();
-                    let changed = state.in_hand.take().is_some_and(|(_, changed)| changed);
+                Attended::Again(due) => {
+                    let mut table = self.waits.lock();
+                    let changed = table.in_hand.take().is_some_and(|(_, changed)| changed);
                     let soon = due.min(parked.not_before);
-                    state.rest(parked, if changed { soon } else { due });
+                    table.rest(parked, if changed { soon } else { due });
                 }
-                Looked::Over(how) => {
+                Attended::Over(how) => {
                     self.forget(&parked, &mut watch);
                     self.waits.lock().in_hand = None;
-                    self.queue.wait_is_over(Over { parked, how });
+                    ended(EndedWait { parked, how });
                 }
             }
         }
-        let left: Vec<_> = self.waits.lock().resting.drain().collect();
-        for (_, parked) in left {
-            self.give_step_back(parked.claim);
-        }
+        let left = self.waits.lock().resting.drain().collect::<Vec<_>>();
+        left.into_iter().map(|(_, parked)| parked.claim).collect()
     }
 
-    fn attend(&self, parked: &mut Parked, watch: &mut Option<Folders>) -> Looked {
+    fn attend(&self, parked: &mut ParkedStep, watch: &mut Option<Folders>) -> Attended {
         let mut looks = 0;
         loop {
             if !parked.claim.is_ours().unwrap_or(true) {
-                return Looked::Over(How::Lost);
+                return Attended::Over(WaitEnd::Lost);
             }
             let began = Instant::now();
             let late = began >= parked.deadline;
-            let Look { files, folders } =
-                match globs::look(&self.mailbox.root.path, &parked.waiting.glob) {
-                    Ok(look) => look,
-                    Err(e) => {
-                        let root = &self.mailbox.root.path;
-                        return Looked::Over(How::Broken(Fault::io("look for files in", root, &e)));
-                    }
-                };
+            let Look {
+                files: found,
+                folders,
+            } = match globs::look(self.root, &parked.files.glob) {
+                Ok(look) => look,
+                Err(e) => {
+                    let root = self.root;
+                    return Attended::Over(WaitEnd::Broken(Fault::io(
+                        "look for files in",
+                        root,
+                        &e,
+                    )));
+                }
+            };
             parked.polls += 1;
             looks += 1;
-            if late || files.len() as u64 >= parked.waiting.min_count {
-                return Looked::Over(How::Looked(files));
+            if late || found.len() as u64 >= parked.files.min_count {
+                return Attended::Over(WaitEnd::Looked(found));
             }
-            parked.not_before = Instant::now() + began.elapsed() * SCAN_SHARE;
+            parked.not_before = Instant::now() + began.elapsed() * LOOK_SHARE;
             let places = match folders.len() {
                 0..=MOST_FOLDERS => self.places(&parked.claim, folders),
                 _ => HashSet::new(),
@@ -373,20 +423,20 @@ impl Engine {
                 // What came before its folder was watched is seen only by another look.
                 Watched::Newly if looks < LOOKS => continue,
                 Watched::Newly => Duration::ZERO,
-                Watched::Still => SLOW.max(parked.waiting.poll),
-                Watched::Not => parked.waiting.poll,
+                Watched::Still => SLOW.max(parked.files.poll),
+                Watched::Not => parked.files.poll,
             };
             let due = (Instant::now() + pause).max(parked.not_before);
-            return Looked::Again(due.min(parked.deadline));
+            return Attended::Again(due.min(parked.deadline));
         }
     }
 
     /// Where something must happen for another look to find something else: in the folders of the
     /// glob, or to the claim.
-    fn places(&self, claim: &Claim, folders: Vec<globs::Seen>) -> HashSet<Place> {
-        let root = &self.mailbox.root.path;
+    fn places(&self, claim: &Claim, folders: Vec<globs::Seen>) -> HashSet<WatchedPlace> {
+        let root = self.root;
         let absolute = |folder: &str| match folder {
-            "" => root.clone(),
+            "" => root.to_path_buf(),
             folder => root.join(folder),
         };
         let own = claim.folders.inbox.path().to_path_buf();
@@ -399,11 +449,11 @@ impl Engine {
 
     fn watch_places(
         &self,
-        parked: &mut Parked,
-        places: HashSet<Place>,
+        parked: &mut ParkedStep,
+        places: HashSet<WatchedPlace>,
         watch: &mut Option<Folders>,
     ) -> Watched {
-        if places.is_empty() || self.options.poll.is_some() {
+        if places.is_empty() || self.polls {
             self.forget(parked, watch);
             parked.seen.clear();
             return Watched::Not;
@@ -436,7 +486,7 @@ impl Engine {
                 }
             }
         }
-        let stale: Vec<Place> = parked.seen.difference(&places).cloned().collect();
+        let stale: Vec<WatchedPlace> = parked.seen.difference(&places).cloned().collect();
         self.unwatch(&name, &stale, watch);
         parked.seen = places;
         match any_new {
@@ -447,15 +497,15 @@ impl Engine {
 
     fn unwatched(&self, error: &notify::Error) -> Watched {
         let message = format!("cannot watch the folders that a step waits for: {error}");
-        self.trouble(&Fault::new(Kind::IoError, message).hint(
+        self.reporter.trouble(&Fault::new(Kind::IoError, message).hint(
             "orch looks every `poll_ms` instead; see fs.inotify.max_user_instances and max_user_watches",
         ));
         Watched::Not
     }
 
     /// The wait is over, or no longer watched.
-    fn forget(&self, parked: &Parked, watch: &mut Option<Folders>) {
-        let places: Vec<Place> = parked.seen.iter().cloned().collect();
+    fn forget(&self, parked: &ParkedStep, watch: &mut Option<Folders>) {
+        let places: Vec<WatchedPlace> = parked.seen.iter().cloned().collect();
         self.unwatch(&parked.name(), &places, watch);
         let mut state = self.waits.lock();
         let unused = state.folders.is_empty();
@@ -468,7 +518,7 @@ impl Engine {
         }
     }
 
-    fn unwatch(&self, name: &Name, places: &[Place], watch: &mut Option<Folders>) {
+    fn unwatch(&self, name: &TaskKey, places: &[WatchedPlace], watch: &mut Option<Folders>) {
         for place in places {
             let idle = self.waits.lock().want_no_more(name, place);
             if let (Some(folder), Some(watch)) = (idle, watch.as_mut()) {

@@ -1,14 +1,12 @@
 //! The start of a run: its id is written down first, then its folder is made, then its first steps
 //! are dropped. Whatever dies in between is gone on with under the same id.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::attempt::Desk;
-use super::{Engine, Notice};
+use super::StepWorker;
 use crate::agents::process::Woken;
 use crate::agents::secrets;
 use crate::disk::lock::Locked;
@@ -21,16 +19,19 @@ use crate::run::state::Event;
 use crate::spec::task::{AgentName, Header, Task, TaskName};
 use crate::spec::workflow::Workflow;
 use crate::text::error::{Fault, Kind, Result};
+use crate::work::attempt::WorkerState;
+use crate::work::commit::blank_record;
+use crate::work::notice::Notice;
 use crate::work::{clock::now, inputs, pinned, start};
 
-impl Engine {
+impl StepWorker {
     /// Starts the run that a task asks for. With `begun`, goes on with the id that its record names.
-    pub(super) fn start_run(
+    pub(crate) fn start_run(
         &self,
         claim: Claim,
         task: &Task,
         begun: Option<&Record>,
-        desk: &mut Desk,
+        worker: &mut WorkerState,
     ) {
         let agent = claim.folders.agent.clone();
         let word = task
@@ -42,17 +43,17 @@ impl Engine {
             Some(id) => id,
             None => match self.wanted_id(&word, &task.header) {
                 Ok(id) => id,
-                Err(fault) => return self.reject(claim, fault, desk),
+                Err(fault) => return self.committer.reject(claim, fault, &worker.wake),
             },
         };
         let (run_id, _alone) = match begun {
             Some(_) => (run_id, None),
             None => match self.would_start(&agent, &word, &task.header, run_id) {
                 Ok(start) => start,
-                Err(fault) => return self.reject(claim, fault, desk),
+                Err(fault) => return self.committer.reject(claim, fault, &worker.wake),
             },
         };
-        let mut record = self.blank_record(&claim, 1, Status::Started, None);
+        let mut record = blank_record(&claim, 1, Status::Started, None);
         record.run = Some(run_id.clone());
         let started = || -> Result<()> {
             self.create_run(&run_id, &word, task)?;
@@ -60,7 +61,7 @@ impl Engine {
         };
         // The id is written down before anything is made, so that a crash makes no second run.
         let committed = begun.is_some();
-        self.finish_start(claim, &record, committed, started, desk);
+        self.finish_start(claim, &record, committed, started, worker);
     }
 
     /// Whether a run can be made of this task, before anything is made. Of a singleton it is the one
@@ -72,21 +73,21 @@ impl Engine {
         header: &Header,
         run_id: String,
     ) -> Result<(String, Option<Locked>)> {
-        if agent.is_reserved() && !self.catalogue.is_human(agent) {
+        if agent.is_reserved() && !self.shared.catalogue.is_human(agent) {
             let message = format!("`inbox/{agent}/` takes steps of runs and nothing else");
             return Err(Fault::new(Kind::InvalidTask, message)
                 .hint(format!("drop it into `inbox/{word}/`")));
         }
-        let (workflow, spec) = start::load_runnable(&self.mailbox.root.path, word)?;
+        let (workflow, spec) = start::load_runnable(&self.shared.mailbox.root.path, word)?;
         inputs::context(&workflow, &header.context)?;
         inputs::check_input(&workflow, &spec, header.input.as_ref())?;
         if !workflow.singleton {
             return Ok((run_id, None));
         }
-        let folder = &self.mailbox.root.workspace;
+        let folder = &self.shared.mailbox.root.workspace;
         let alone = folder.reopen().and_then(Locked::wait);
         let alone = alone.map_err(|e| Fault::io("lock", folder.path(), &e))?;
-        let run_id = match start::unfinished(&self.runs, &workflow, header.input.as_ref())? {
+        let run_id = match start::unfinished(self.runs.all(), &workflow, header.input.as_ref())? {
             Some(earlier) if header.run.as_ref().is_some_and(|id| *id != earlier) => {
                 let message = format!(
                     "workflow `{word}` has one run at a time, and `{earlier}` has just begun"
@@ -108,23 +109,23 @@ impl Engine {
         record: &Record,
         committed: bool,
         started: impl Fn() -> Result<()>,
-        desk: &Desk,
+        worker: &WorkerState,
     ) {
         if !committed {
-            let done = self.persist(&mut claim, desk, |claim| {
-                self.mailbox.commit(claim, record, &[], None)
+            let done = self.committer.persist(&mut claim, &worker.wake, |claim| {
+                self.shared.mailbox.commit(claim, record, &[], None)
             });
             match done {
                 Some(Commit::Done) => {}
-                Some(Commit::Lost) => return self.give_back_or_drop(claim),
+                Some(Commit::Lost) => return self.committer.put_back_or_drop(claim),
                 None => return,
             }
         }
         let outcome = loop {
             match started() {
                 Err(fault) if fault.is_worth_retrying() => {
-                    self.trouble(&fault);
-                    if desk.wake.sleep(Duration::from_secs(1)) == Woken::Stopped {
+                    self.shared.reporter.trouble(&fault);
+                    if worker.wake.sleep(Duration::from_secs(1)) == Woken::Stopped {
                         // The record names the run: whoever takes the claim over goes on with it.
                         return;
                     }
@@ -137,23 +138,24 @@ impl Engine {
             record.status = Status::Rejected;
             record.error = Some(fault);
         }
-        let retired = self.persist(&mut claim, desk, |claim| {
+        let retired = self.committer.persist(&mut claim, &worker.wake, |claim| {
             if record.status != Status::Started {
-                self.mailbox.replace_record(claim, &record)?;
+                self.shared.mailbox.replace_record(claim, &record)?;
             }
             let status = match record.status {
                 Status::Started => Status::Succeeded,
                 other => other,
             };
-            self.mailbox.retire(claim, status)
+            self.shared.mailbox.retire(claim, status)
         });
         if retired.is_some() {
-            let counter = match record.status {
-                Status::Started => &self.succeeded,
-                _ => &self.failed,
-            };
-            counter.fetch_add(1, Ordering::Relaxed);
-            (self.listener)(&Notice::Finished { record: &record });
+            match record.status {
+                Status::Started => self.shared.tally.one_succeeded(),
+                _ => self.shared.tally.one_failed(),
+            }
+            self.shared
+                .reporter
+                .say(&Notice::Finished { record: &record });
         }
     }
 
@@ -178,14 +180,14 @@ impl Engine {
     /// Makes the run's folder and its first event, unless that was done before a crash.
     fn create_run(&self, run_id: &str, word: &str, task: &Task) -> Result<()> {
         // What a crash left is gone on with; what it left half made is made again.
-        if let Ok(run) = self.runs.open(run_id)
+        if let Ok(run) = self.runs.folder(run_id)
             && let Ok(workflow) = pinned::workflow(&run)
             && run.lock(PATIENCE)?.load(&workflow)?.seq > 0
         {
             return Ok(());
         }
-        let (workflow, spec) = start::load_runnable(&self.mailbox.root.path, word)?;
-        let run = self.runs.create(run_id, &spec)?;
+        let (workflow, spec) = start::load_runnable(&self.shared.mailbox.root.path, word)?;
+        let run = self.runs.all().create(run_id, &spec)?;
         let locked = run.lock(PATIENCE)?;
         let state = locked.load(&workflow)?;
         if state.seq > 0 {
@@ -193,10 +195,10 @@ impl Engine {
         }
         let event = created(&run, &workflow, &spec, task)?;
         let (state, effects) = locked.apply(&workflow, state, &now(), event)?;
-        self.tell(run_id, &effects);
+        self.report(run_id, &effects);
         for warning in flow::clamped(&workflow, &state.variables) {
             let fault = Fault::new(Kind::LimitExceeded, format!("{run_id}: {warning}"));
-            (self.listener)(&Notice::Trouble { fault: &fault });
+            self.shared.reporter.say(&Notice::Trouble { fault: &fault });
         }
         Ok(())
     }

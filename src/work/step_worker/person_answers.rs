@@ -6,128 +6,108 @@
 
 use std::time::Duration;
 
-use super::Engine;
-use super::attempt::Desk;
-use super::queue::Item;
-use super::run::{forged, step_of};
-use super::worker::Finished;
+use super::{StepWorker, forged, step_of};
 use crate::disk::mailbox::{Answer, Claim, Held, OUT};
 use crate::disk::store::PATIENCE;
 use crate::run::flow::HUMAN;
 use crate::run::record::{Record, Status};
-use crate::run::state::{Changes, Pending, RunState};
+use crate::run::state::{Pending, RunState};
 use crate::spec::task::Task;
 use crate::text::error::{Fault, Kind, Result};
+use crate::work::attempt::WorkerState;
 use crate::work::dispatch::{Dispatcher, PersonsAnswer};
-use crate::work::pinned::PinnedRun;
+use crate::work::outcome::Finished;
+use crate::work::queue::Item;
 
 /// Who answered, where a renamed file is all that there is.
 const BY_FILE: &str = "file";
 
-/// What became of an answer.
-enum Given {
-    /// It is in the log, or was already.
-    Counted(Box<Finished>),
-    /// Its run does not wait for it.
-    Late(Box<Record>),
-}
-
-impl Engine {
-    pub(super) fn dispatcher<'a>(&'a self, pinned: &'a PinnedRun) -> Dispatcher<'a> {
-        Dispatcher {
-            mailbox: &self.mailbox,
-            pinned,
-        }
-    }
-
+impl StepWorker {
     /// A person renamed the task of a question.
-    pub(super) fn question_answered(
+    pub(crate) fn question_answered(
         &self,
         held: Held,
         item: Item,
         task: &Task,
         (kind, text): (Answer, &str),
-        desk: &mut Desk,
+        worker: &WorkerState,
     ) {
         let answer = PersonsAnswer {
             kind,
             text,
             by: BY_FILE,
         };
-        match self.give(&held, task, answer) {
-            Ok(Given::Counted(finished)) => {
-                self.claim_and(held, item, |claim| self.finish(claim, *finished, desk));
-            }
-            Ok(Given::Late(record)) => self.claim_and(held, item, |claim| {
-                self.finish(claim, Finished::without_output(*record), desk);
+        match self.take_answer(&held, task, answer) {
+            Ok(finished) => self.shared.claim_and(held, item, |claim| {
+                self.finish(claim, &finished, None, &worker.wake);
             }),
             Err(fault) if fault.is_worth_retrying() => {
-                self.trouble(&fault);
+                self.shared.reporter.trouble(&fault);
                 drop(held);
-                self.queue.look_again(item, Duration::from_secs(1));
+                self.shared.queue.look_again(item, Duration::from_secs(1));
             }
             // It cannot be taken: the question is open again, with the person's words in it.
             Err(fault) if fault.kind == Kind::Usage => {
-                self.trouble(&fault);
-                self.claim_and(held, item, |claim| {
-                    if let Err(e) = self.mailbox.put_back(claim) {
-                        self.trouble(&Fault::io("put back", "the question", &e));
+                self.shared.reporter.trouble(&fault);
+                self.shared.claim_and(held, item, |claim| {
+                    if let Err(e) = self.shared.mailbox.put_back(claim) {
+                        self.shared
+                            .reporter
+                            .trouble(&Fault::io("put back", "the question", &e));
                     }
                 });
             }
-            Err(fault) => self.claim_and(held, item, |claim| self.reject(claim, fault, desk)),
+            Err(fault) => self.shared.claim_and(held, item, |claim| {
+                self.committer.reject(claim, fault, &worker.wake)
+            }),
         }
     }
 
-    fn give(&self, held: &Held, task: &Task, answer: PersonsAnswer<'_>) -> Result<Given> {
+    /// Writes an answer to the log, unless its run does not wait for it any more.
+    fn take_answer(&self, held: &Held, task: &Task, answer: PersonsAnswer<'_>) -> Result<Finished> {
         let name = held.name().to_string();
-        let host = self.host_of(task)?;
-        let dispatcher = self.dispatcher(&host);
-        let locked = host.run.lock(PATIENCE)?;
-        let state = locked.load(&host.workflow)?;
+        let pinned = self.open_of(task)?;
+        let dispatcher = self.dispatcher(&pinned);
+        let locked = pinned.run.lock(PATIENCE)?;
+        let state = locked.load(&pinned.workflow)?;
         let Some(pending) = open_question(&state, &name) else {
             let record = late(&dispatcher, &state, &name, Some(answer))?;
-            return Ok(Given::Late(Box::new(record)));
+            return Ok(Finished::without_output(record));
         };
         let taken = dispatcher.answer(&locked, state, &pending, held.folders(), answer)?;
         drop(locked);
-        self.tell(host.run.id(), &taken.effects);
-        Ok(Given::Counted(Box::new(Finished {
+        self.report(pinned.run.id(), &taken.effects);
+        Ok(Finished {
             record: taken.record,
             outputs: vec![(OUT, taken.output)],
             next: None,
-            changes: Changes::default(),
-            brought_up_after: None,
-        })))
+        })
     }
 
     /// Somebody died with a question in hand: it is still open, or only has to be put away.
-    pub(super) fn take_over_question(&self, claim: Claim, task: &Task, desk: &mut Desk) {
-        let record = self.host_of(task).and_then(|host| {
-            let locked = host.run.lock(PATIENCE)?;
-            let state = locked.load(&host.workflow)?;
+    pub(crate) fn take_over_question(&self, claim: Claim, task: &Task, worker: &WorkerState) {
+        let record = self.open_of(task).and_then(|pinned| {
+            let locked = pinned.run.lock(PATIENCE)?;
+            let state = locked.load(&pinned.workflow)?;
             match open_question(&state, claim.name.as_str()) {
                 Some(_) => Ok(None),
-                None => late(&self.dispatcher(&host), &state, claim.name.as_str(), None).map(Some),
+                None => {
+                    late(&self.dispatcher(&pinned), &state, claim.name.as_str(), None).map(Some)
+                }
             }
         });
         match record {
-            Ok(None) => self.give_back_or_drop(claim),
-            Ok(Some(record)) => self.finish(claim, Finished::without_output(record), desk),
-            Err(fault) if fault.is_worth_retrying() => {
-                self.trouble(&fault);
-                self.give_back_or_drop(claim);
+            Ok(None) => self.committer.put_back_or_drop(claim),
+            Ok(Some(record)) => {
+                let finished = Finished::without_output(record);
+                self.finish(claim, &finished, None, &worker.wake);
             }
-            Err(fault) => self.reject(claim, fault, desk),
+            Err(fault) if fault.is_worth_retrying() => {
+                self.shared.reporter.trouble(&fault);
+                self.committer.put_back_or_drop(claim);
+            }
+            Err(fault) => self.committer.reject(claim, fault, &worker.wake),
         }
-    }
-
-    fn host_of(&self, task: &Task) -> Result<std::sync::Arc<PinnedRun>> {
-        let run_id = task.header.run.clone().unwrap_or_default();
-        self.host(&run_id).map_err(|fault| match fault.kind {
-            Kind::StateNotFound | Kind::Usage => forged(&run_id),
-            _ => fault,
-        })
     }
 }
 

@@ -1,41 +1,41 @@
 //! The steps that orch does itself: done by the worker, at once, and told like any other result.
 
-use super::Engine;
-use super::attempt::{Began, stamp};
-use super::run_work::{Worked, times};
-use super::worker::Finished;
+use super::perform::times;
+use super::{StepWorker, step_record};
 use crate::disk::mailbox::Claim;
 use crate::run::record::Status;
 use crate::run::state::{Pending, RunState};
 use crate::work::actions::{self, Act, Done, NotDone, Place};
+use crate::work::commit::{Began, stamp};
+use crate::work::outcome::{Finished, FinishedStep, Unfinished, Worked};
 use crate::work::pinned::PinnedRun;
 use crate::work::step::result;
 
-impl Engine {
-    pub(super) fn act(
+impl StepWorker {
+    pub(super) fn do_action(
         &self,
         claim: &Claim,
-        host: &PinnedRun,
+        pinned: &PinnedRun,
         state: &RunState,
         pending: &Pending,
         attempt: u32,
         act: &Act,
-    ) -> Worked {
+    ) -> Worked<FinishedStep> {
         let began = Began::now();
         let place = Place {
-            root: &self.mailbox.root,
-            disk: self.mailbox.disk(),
-            run: &host.run,
+            root: &self.shared.mailbox.root,
+            disk: self.shared.mailbox.disk(),
+            run: &pinned.run,
             task: claim.name.as_str(),
             plan: state.state.get("plan"),
         };
         let done = actions::perform(act, &place);
-        let Some(id) = host.workflow.find(&pending.step) else {
-            return Worked::Abandoned;
+        let Some(id) = pinned.workflow.find(&pending.step) else {
+            return Err(Unfinished::Abandoned);
         };
-        let step = host.workflow.step(id);
-        let run = host.run.id();
-        let mut record = self.step_record(claim, run, &pending.step, Status::Succeeded, None);
+        let step = pinned.workflow.step(id);
+        let run = pinned.run.id();
+        let mut record = step_record(claim, run, &pending.step, Status::Succeeded, None);
         record.attempt = attempt;
         stamp(&mut record, began);
         let visit = (pending.visit, attempt);
@@ -65,8 +65,10 @@ impl Engine {
             }
         }
         record.exit_code = Some(result.exit_code);
-        let mut finished = Finished::without_output(record);
-        finished.changes = changes;
-        Worked::Result(Box::new(result), Box::new(finished))
+        Ok(FinishedStep {
+            result,
+            changes,
+            finished: Finished::without_output(record),
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! Where an attempt meets its confinement: the fence is built before it, and asked after it.
 
-use super::Engine;
+use super::AttemptRunner;
 use crate::agents::confine::{Fence, Place};
 use crate::disk::mailbox::{Claim, STATE, file_name};
 use crate::run::record::{Record, Status};
@@ -9,47 +9,49 @@ use crate::spec::provider::invocation::Invocation;
 use crate::text::error::{Fault, Kind, Result};
 use crate::work::job::Job;
 
-impl Engine {
+impl AttemptRunner {
     /// The fence around an attempt; `None` where nothing is declared.
     pub(super) fn fence(
         &self,
         claim: &Claim,
-        plan: &Job,
+        job: &Job,
         invocation: &Invocation,
     ) -> Result<Option<Fence<'_>>> {
-        if plan.policy.is_empty() {
+        if job.policy.is_empty() {
             return Ok(None);
         }
         let program = match invocation.argv.first() {
-            Some(program) => self.catalogue.program(program, &plan.setup.path)?,
+            Some(program) => self.shared.catalogue.program(program, &job.setup.path)?,
             None => return Ok(None),
         };
-        let (also_writes, also_reads) = match &plan.setup.provider {
+        let (also_writes, also_reads) = match &job.setup.provider {
             Provider::Process(config) => (&config.also_writes[..], &config.also_reads[..]),
             _ => (&[][..], &[][..]),
         };
         let target = claim.target();
         let artifacts = claim.folders.artifacts.path();
-        let document = plan.document.as_ref();
+        let document = job.document.as_ref();
         let made_for_it: Vec<_> = document
             .map(|_| artifacts.join(file_name(&claim.name, STATE)))
             .into_iter()
             .collect();
         let place = Place {
-            root: &self.mailbox.root,
+            root: &self.shared.mailbox.root,
             agent: claim.folders.agent.as_str(),
             target: &target,
-            run: plan.task.header.run.as_deref(),
-            cwd: self.cwd(plan),
-            owns_cwd: plan.dir.is_some() && plan.exclusive,
+            run: job.task.header.run.as_deref(),
+            cwd: self.cwd(job),
+            owns_cwd: job.dir.is_some() && job.exclusive,
             program: &program,
             also_writes,
             also_reads,
             made_for_it: &made_for_it,
         };
-        let fence = Fence::build(&plan.policy, &place, &self.together)?;
+        let fence = Fence::build(&job.policy, &place, &self.together)?;
         for note in fence.notes() {
-            self.trouble(&Fault::new(Kind::PermissionDenied, note.clone()).hint(
+            self.shared
+                .reporter
+                .trouble(&Fault::new(Kind::PermissionDenied, note.clone()).hint(
                 "`sandbox: required` refuses to run instead; `orch doctor` says what is missing",
             ));
         }
@@ -58,7 +60,7 @@ impl Engine {
 }
 
 /// What an attempt changed outside of its scope is its result, whatever else it did.
-pub(super) fn judge(fence: Option<&Fence<'_>>, record: &mut Record) {
+pub(super) fn apply_violation(fence: Option<&Fence<'_>>, record: &mut Record) {
     let Some(fault) = fence.and_then(Fence::violation) else {
         return;
     };

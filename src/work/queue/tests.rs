@@ -53,25 +53,25 @@ fn a_named_task_goes_straight_to_an_idle_worker_and_a_scan_follows() {
         // Nobody is idle yet, or somebody is: a worker that has nothing to do is told at once.
         until_idle(&queue, 1);
         let told_at = Instant::now();
-        assert!(queue.tell(&folders.agent, name.clone()));
+        assert!(queue.name(&folders.agent, name.clone()));
         let work = taken.recv().unwrap();
         assert!(
-            matches!(&work, Work::Told(item) if item.name == name),
+            matches!(&work, QueuedWork::Named(item) if item.name == name),
             "{work:?}"
         );
         // Told again while it is looked at: nobody looks twice, and the scan that is due shows.
         until_idle(&queue, 1);
-        assert!(queue.tell(&folders.agent, name.clone()));
+        assert!(queue.name(&folders.agent, name.clone()));
         assert!(taken.try_recv().is_err());
         let far = told_at + Duration::from_secs(60);
         let glance = queue.wait_until(Some(far), |glance| glance.woken);
         assert!(glance.woken, "no scan follows");
-        assert!(told_at.elapsed() >= AFTER_TOLD);
+        assert!(told_at.elapsed() >= AFTER_NAMED);
         // With a scan due at once, and for an agent that no scan has found, the scan decides.
-        assert!(!queue.tell(&folders.agent, TaskName::parse("y").unwrap()));
+        assert!(!queue.name(&folders.agent, TaskName::parse("y").unwrap()));
         queue.begin_scan();
         queue.publish(Vec::new(), Vec::new());
-        assert!(!queue.tell(&folders.agent, name.clone()));
+        assert!(!queue.name(&folders.agent, name.clone()));
         queue.stop();
     });
 }
@@ -81,5 +81,5 @@ fn a_named_task_waits_for_the_scan_where_nobody_is_idle() {
     let temp = tempfile::tempdir().unwrap();
     let folders = folders(&temp);
     let queue = scanned(&folders);
-    assert!(!queue.tell(&folders.agent, TaskName::parse("x").unwrap()));
+    assert!(!queue.name(&folders.agent, TaskName::parse("x").unwrap()));
 }

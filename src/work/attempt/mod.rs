@@ -1,113 +1,138 @@
 //! One attempt at a claimed task: the files it writes to, the process, and what came of it.
+//!
+//! Knows nothing of runs. Touches the artifacts of its own task, and starts its process.
+
+mod answer;
+mod collect;
+mod fence;
+mod folders;
+mod masked;
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jiff::Timestamp;
-
-use super::Engine;
-use super::fence;
-use super::masked::Masked;
-use super::worker::Finished;
-use crate::agents::confine::Fence;
-use crate::agents::process::{Ending, Execution, Marker, Runner, SpawnError, Stdin, Wake};
+use self::folders::WorkFolders;
+use self::masked::Masked;
+use crate::agents::confine::{Fence, Together};
+use crate::agents::process::{
+    Ending, Execution, Marker, Processes, Runner, SpawnError, Stdin, Wake, Woken,
+};
 use crate::disk::mailbox::{Attempt, Claim, OUT, PROMPT, RAW, STATE, file_name};
 use crate::disk::order::{Point, at};
 use crate::disk::safety::Dir;
 use crate::run::record::{Record, Status};
-use crate::run::state::Changes;
 use crate::run::verdict::Retry;
 use crate::spec::provider::invocation::{Invocation, StdinPlan};
 use crate::spec::provider::{OutputKind, Provider, ProviderConfig};
-use crate::text::error::{Fault, Kind};
+use crate::text::error::{self, Fault, Kind};
+use crate::work::commit::{Began, Committer, blank_record, stamp};
 use crate::work::job::Job;
+use crate::work::outcome::{Finished, Unfinished, Worked};
+use crate::work::shared::Shared;
+
+pub(crate) use self::folders::FolderLock;
 
 /// The longest wait between two attempts.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(15 * 60);
 
-/// What belongs to one worker.
-pub(super) struct Desk {
+/// What belongs to one worker thread.
+pub(crate) struct WorkerState {
     pub wake: Wake,
     /// An unnamed file for stderr that nothing was written to: the next task can have it.
     spare_stderr: Option<Arc<File>>,
 }
 
-/// How an attempt went.
-pub(super) enum Tried {
-    /// It has a result.
-    Finished(Box<Finished>),
-    /// It failed in a way that passes.
-    Again {
-        record: Box<Record>,
-        after: Duration,
-    },
-    /// Orch stops.
-    Stopped(Box<Record>),
-    /// Its claim was taken away.
-    Cancelled(Box<Finished>),
-    /// Orch stops, and what came of it cannot be written down.
-    Abandoned,
-}
-
-impl From<Option<Finished>> for Tried {
-    fn from(finished: Option<Finished>) -> Tried {
-        finished.map_or(Tried::Abandoned, |finished| {
-            Tried::Finished(Box::new(finished))
-        })
-    }
-}
-
-/// What a process writes to.
-pub(super) struct Files {
-    pub(super) attempt: Attempt,
-    pub(super) stderr: Arc<File>,
-    /// What the process writes to in their place, where it may print secrets.
-    pub(super) masked: Option<Masked>,
-}
-
-/// When something began, by both clocks: the wall's for people, the monotonic one for lengths.
-#[derive(Clone, Copy)]
-pub(super) struct Began {
-    wall: Timestamp,
-    clock: Instant,
-}
-
-impl Began {
-    pub(super) fn now() -> Began {
-        Began {
-            wall: Timestamp::now(),
-            clock: Instant::now(),
-        }
-    }
-}
-
-impl Desk {
-    pub(super) fn new(wake: Wake) -> Desk {
-        Desk {
+impl WorkerState {
+    pub(crate) fn new(wake: Wake) -> WorkerState {
+        WorkerState {
             wake,
             spare_stderr: None,
         }
     }
 }
 
-impl Engine {
-    pub(super) fn attempt(
+/// Runs attempts: the only part of the work that starts processes.
+pub(crate) struct AttemptRunner {
+    shared: Arc<Shared>,
+    committer: Committer,
+    processes: Processes,
+    /// Which attempts run side by side, for the fences around them.
+    together: Together,
+    folders: WorkFolders,
+    watcher_id: String,
+    /// Whether every answer is kept for the replay provider.
+    keeps_answers: bool,
+}
+
+/// What a process writes to.
+struct AttemptFiles {
+    attempt: Attempt,
+    stderr: Arc<File>,
+    /// What the process writes to in their place, where it may print secrets.
+    masked: Option<Masked>,
+}
+
+impl AttemptRunner {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        processes: Processes,
+        watcher_id: String,
+        keeps_answers: bool,
+    ) -> AttemptRunner {
+        AttemptRunner {
+            committer: Committer::new(shared.clone()),
+            shared,
+            processes,
+            together: Together::default(),
+            folders: WorkFolders::default(),
+            watcher_id,
+            keeps_answers,
+        }
+    }
+
+    /// Whether the folder that a job works in is free; if it is, it is the job's while the lock lives.
+    pub(crate) fn lock_folder(&self, job: &Job) -> error::Result<FolderLock> {
+        self.folders.lock(job)
+    }
+
+    /// One task at a time works in a folder, or the steps of one run: the others wait for it, until
+    /// orch stops or the claim is taken away.
+    pub(crate) fn wait_for_folder(
+        &self,
+        claim: &Claim,
+        job: &Job,
+        wake: &Wake,
+    ) -> error::Result<Option<FolderLock>> {
+        loop {
+            match self.folders.lock(job)? {
+                FolderLock::Busy => {}
+                lock => return Ok(Some(lock)),
+            }
+            let woken = wake.sleep(Duration::from_millis(100));
+            if woken == Woken::Stopped || !claim.is_ours().unwrap_or(true) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Makes one attempt. `retries` is how often a failure that may pass was tried again.
+    pub(crate) fn attempt(
         &self,
         claim: &mut Claim,
-        plan: &Job,
+        job: &Job,
         attempt: u32,
         retries: u32,
-        desk: &mut Desk,
-    ) -> io::Result<Tried> {
-        match (&plan.setup.provider, &plan.invocation) {
+        worker: &mut WorkerState,
+    ) -> Worked<Finished> {
+        match (&job.setup.provider, &job.invocation) {
             (Provider::Process(config), Some(invocation)) => {
-                self.run_process(claim, plan, (config, invocation), attempt, retries, desk)
+                self.run_process(claim, job, (config, invocation), attempt, retries, worker)
             }
-            (Provider::Replay, _) => self.answer(claim, plan, attempt, self.replayed(plan)),
-            _ => self.answer(claim, plan, attempt, Ok(plan.task.body().to_owned())),
+            (Provider::Replay, _) => self.answer(claim, job, attempt, self.replayed(job)),
+            _ => self.answer(claim, job, attempt, Ok(job.task.body().to_owned())),
         }
     }
 
@@ -118,16 +143,18 @@ impl Engine {
     fn run_process(
         &self,
         claim: &mut Claim,
-        plan: &Job,
+        job: &Job,
         process: (&ProviderConfig, &Invocation),
         attempt: u32,
         retries: u32,
-        desk: &mut Desk,
-    ) -> io::Result<Tried> {
+        worker: &mut WorkerState,
+    ) -> Worked<Finished> {
         let began = Began::now();
         let (config, invocation) = process;
-        let (files, stdin) = self.prepare(claim, plan, invocation, desk)?;
-        let (fence, unfenced) = match self.fence(claim, plan, invocation) {
+        let (files, stdin) = self
+            .prepare(claim, job, invocation, worker)
+            .map_err(|e| not_begun(claim, &e))?;
+        let (fence, unfenced) = match self.fence(claim, job, invocation) {
             Ok(fence) => (fence, None),
             Err(fault) => (None, Some(fault)),
         };
@@ -136,28 +163,27 @@ impl Engine {
         let fenced = (invocation, fence.as_ref());
         let ending = match unfenced {
             Some(fault) => Err(fault.into()),
-            None => self.spawn(claim, plan, fenced, stdin, &files, &desk.wake),
+            None => self.spawn(claim, job, fenced, stdin, &files, &worker.wake),
         };
-        let mut record = self.blank_record(claim, attempt, Status::Failed, None);
+        let mut record = blank_record(claim, attempt, Status::Failed, None);
         stamp(&mut record, began);
-        record.provider = plan.setup.provider_name.clone();
+        record.provider = job.setup.provider_name.clone();
         record.command = Some(invocation.shown.clone());
-        record.cwd = Some(self.cwd(plan).display().to_string());
+        record.cwd = Some(self.cwd(job).display().to_string());
         let ending = match ending {
             Ok(ending) => ending,
             Err(SpawnFault::System(error)) if error.retry_later() => {
                 // The attempt did not take place, so there is to be no trace of one.
-                claim
-                    .folders
-                    .artifacts
-                    .remove(&file_name(&claim.name, files.attempt.suffix))?;
-                return Err(io::Error::other(error.to_string()));
+                let file = file_name(&claim.name, files.attempt.suffix);
+                let removed = claim.folders.artifacts.remove(&file);
+                removed.map_err(|e| not_begun(claim, &e))?;
+                return Err(not_begun(claim, &io::Error::other(error.to_string())));
             }
             Err(fault) => {
-                self.catalogue.forget_programs();
+                self.shared.catalogue.forget_programs();
                 record.error = Some(fault.into());
-                plan.masker.record(&mut record);
-                let finished = self.persist(claim, desk, |claim| {
+                job.masker.record(&mut record);
+                let finished = self.committer.persist(claim, &worker.wake, |claim| {
                     let mut record = record.clone();
                     let Attempt { suffix, output } = &files.attempt;
                     record.files = vec![self.file_entry(claim, suffix, output)?];
@@ -166,66 +192,68 @@ impl Engine {
                         record,
                         outputs,
                         next: None,
-                        changes: Changes::default(),
-                        brought_up_after: None,
                     })
                 });
-                return Ok(Tried::from(finished));
+                return finished.ok_or(Unfinished::Abandoned);
             }
         };
-        let collected = self.persist(claim, desk, |claim| {
-            self.collect(claim, plan, config, ending, &files, record.clone())
+        let collected = self.committer.persist(claim, &worker.wake, |claim| {
+            self.collect(claim, job, config, ending, &files, record.clone())
         });
         let Some((mut finished, verdict)) = collected else {
-            return Ok(Tried::Abandoned);
+            return Err(Unfinished::Abandoned);
         };
-        fence::judge(fence.as_ref(), &mut finished.record);
+        fence::apply_violation(fence.as_ref(), &mut finished.record);
         // What was cancelled may have something in it that was not kept.
         let kept = |(_, output): &(&str, Arc<File>)| Arc::ptr_eq(output, &files.stderr);
         if ending != Ending::Cancelled && !finished.outputs.iter().any(kept) {
-            desk.spare_stderr = Some(files.stderr.clone());
+            worker.spare_stderr = Some(files.stderr.clone());
         }
         match ending {
-            Ending::Stopped => return Ok(Tried::Stopped(Box::new(finished.record))),
-            Ending::Cancelled => return Ok(Tried::Cancelled(Box::new(finished))),
+            Ending::Stopped => return Err(Unfinished::Stopped(Box::new(finished.record))),
+            Ending::Cancelled => return Err(Unfinished::Lost(Box::new(finished))),
             _ => {}
         }
         if let Retry::After(asked) = verdict.retry
-            && retries < plan.retries
+            && retries < job.retries
             && !is_violation(&finished.record)
         {
             let after = asked.unwrap_or_else(|| self.backoff(retries));
-            return Ok(Tried::Again {
+            return Err(Unfinished::Again {
                 record: Box::new(finished.record),
                 after: after.min(LONGEST_BACKOFF),
             });
         }
-        if self.options.record && finished.record.status.is_success() {
-            let kept = self.keep_recording(plan, &finished.record, &verdict, &files.attempt);
+        if self.keeps_answers && finished.record.status.is_success() {
+            let kept = self.keep_recording(job, &finished.record, &verdict, &files.attempt);
             if let Err(e) = kept {
-                self.trouble(&Fault::io("record the answer of", claim.target(), &e));
+                self.shared.reporter.trouble(&Fault::io(
+                    "record the answer of",
+                    claim.target(),
+                    &e,
+                ));
             }
         }
-        Ok(Tried::Finished(Box::new(finished)))
+        Ok(finished)
     }
 
     fn prepare(
         &self,
         claim: &Claim,
-        plan: &Job,
+        job: &Job,
         invocation: &Invocation,
-        desk: &mut Desk,
-    ) -> io::Result<(Files, Stdin)> {
+        worker: &mut WorkerState,
+    ) -> io::Result<(AttemptFiles, Stdin)> {
         let suffix = match invocation.output {
             OutputKind::Text => OUT,
             OutputKind::Json | OutputKind::Jsonl => RAW,
         };
-        let attempt = self.mailbox.begin(claim, suffix)?;
+        let attempt = self.shared.mailbox.begin(claim, suffix)?;
         let mut rest = || -> io::Result<(Arc<File>, Option<Masked>, Stdin)> {
-            self.lend_document(claim, plan)?;
-            let stdin = self.stdin(claim, plan, invocation)?;
+            self.lend_document(claim, job)?;
+            let stdin = self.stdin(claim, job, invocation)?;
             at(Point::RunStderr)?;
-            let stderr = match desk.spare_stderr.take() {
+            let stderr = match worker.spare_stderr.take() {
                 Some(spare) => {
                     // It may have been written to and emptied again.
                     (&*spare).rewind()?;
@@ -233,11 +261,11 @@ impl Engine {
                 }
                 None => Arc::new(claim.folders.artifacts.create_unnamed()?),
             };
-            let masked = match plan.masker.is_idle() {
+            let masked = match job.masker.is_idle() {
                 true => None,
                 false => {
                     let dir = &claim.folders.artifacts;
-                    Some(Masked::new(dir, &plan.masker, &attempt.output, &stderr)?)
+                    Some(Masked::new(dir, &job.masker, &attempt.output, &stderr)?)
                 }
             };
             at(Point::RunSpawn)?;
@@ -245,7 +273,7 @@ impl Engine {
         };
         match rest() {
             Ok((stderr, masked, stdin)) => {
-                let files = Files {
+                let files = AttemptFiles {
                     attempt,
                     stderr,
                     masked,
@@ -264,8 +292,8 @@ impl Engine {
     }
 
     /// Every attempt gets a copy of the document of its own.
-    pub(super) fn lend_document(&self, claim: &Claim, plan: &Job) -> io::Result<()> {
-        match &plan.document {
+    fn lend_document(&self, claim: &Claim, job: &Job) -> io::Result<()> {
+        match &job.document {
             Some(document) => {
                 at(Point::RunDocument)?;
                 document.write(&claim.folders.artifacts, &claim.name)
@@ -275,25 +303,26 @@ impl Engine {
     }
 
     fn backoff(&self, retries: u32) -> Duration {
-        self.catalogue
+        self.shared
+            .catalogue
             .limits()
             .backoff
             .0
             .saturating_mul(1 << retries.min(16))
     }
 
-    pub(super) fn cwd<'a>(&'a self, plan: &'a Job) -> &'a Path {
-        plan.dir
+    fn cwd<'a>(&'a self, job: &'a Job) -> &'a Path {
+        job.dir
             .as_ref()
-            .map_or(&self.mailbox.root.path, |dir| dir.path())
+            .map_or(&self.shared.mailbox.root.path, |dir| dir.path())
     }
 
     /// What the provider reads: the task itself where that is all, else a file of its own.
-    fn stdin(&self, claim: &Claim, plan: &Job, invocation: &Invocation) -> io::Result<Stdin> {
+    fn stdin(&self, claim: &Claim, job: &Job, invocation: &Invocation) -> io::Result<Stdin> {
         let by_stdin = invocation.stdin == StdinPlan::Prompt;
-        let is_body = invocation.prompt_sent == plan.task.body();
+        let is_body = invocation.prompt_sent == job.task.body();
         // The claimed file of a step does not hold its prompt.
-        let only_here = !plan.as_dropped && (by_stdin || !invocation.prompt_sent.is_empty());
+        let only_here = !job.as_dropped && (by_stdin || !invocation.prompt_sent.is_empty());
         if invocation.wants_prompt_file || !is_body || only_here {
             at(Point::RunPrompt)?;
             let dir = &claim.folders.artifacts;
@@ -310,7 +339,7 @@ impl Engine {
             return Ok(Stdin::Null);
         }
         let mut file = claim.reopen()?;
-        let start = plan.task.body_offset() as u64;
+        let start = job.task.body_offset() as u64;
         if start > 0 {
             file.seek(SeekFrom::Start(start))?;
         }
@@ -320,10 +349,10 @@ impl Engine {
     fn spawn(
         &self,
         claim: &Claim,
-        plan: &Job,
+        job: &Job,
         fenced: (&Invocation, Option<&Fence<'_>>),
         stdin: Stdin,
-        files: &Files,
+        files: &AttemptFiles,
         wake: &Wake,
     ) -> Result<Ending, SpawnFault> {
         let (invocation, fence) = fenced;
@@ -331,10 +360,10 @@ impl Engine {
             .argv
             .split_first()
             .ok_or_else(|| Fault::new(Kind::InvalidSettings, "the provider's command is empty"))?;
-        let program = self.catalogue.program(program, &plan.setup.path)?;
+        let program = self.shared.catalogue.program(program, &job.setup.path)?;
         let args: Vec<_> = args.iter().map(Into::into).collect();
         // The watcher itself stands in the root.
-        let cwd = plan
+        let cwd = job
             .dir
             .as_ref()
             .map_or_else(|| ".".into(), Dir::handle_path);
@@ -342,14 +371,14 @@ impl Engine {
             .set_env
             .iter()
             .map(|(name, value)| (name.into(), value.into()));
-        let own = plan.setup.env.iter().chain(&plan.secrets).cloned();
+        let own = job.setup.env.iter().chain(&job.secrets).cloned();
         let held = fence.map(Fence::env).unwrap_or_default();
         let env: Vec<_> = own.chain(held).chain(set).collect();
         let (stdout, stderr) = match &files.masked {
             Some(masked) => (&masked.stdout, &masked.stderr),
             None => (&*files.attempt.output, &*files.stderr),
         };
-        let job = Execution {
+        let execution = Execution {
             program: &program,
             args: &args,
             env: &env,
@@ -357,38 +386,25 @@ impl Engine {
             stdin,
             stdout,
             stderr,
-            limits: plan.limits,
+            limits: job.limits,
             markers: Marker {
                 watcher: self.watcher_id.clone(),
-                task: self.marker(&claim.folders.agent, &claim.name),
+                task: self.shared.marker(&claim.folders.agent, &claim.name),
             },
             confine: fence.and_then(Fence::launch),
         };
         let mut still_wanted = || claim.is_ours().unwrap_or(true);
-        let mut run = || self.processes.run(&job, wake, &mut still_wanted);
+        let mut run = || self.processes.run(&execution, wake, &mut still_wanted);
         Ok(match &files.masked {
             Some(masked) => masked.during(run),
             None => run(),
         }?)
     }
+}
 
-    pub(super) fn blank_record(
-        &self,
-        claim: &Claim,
-        attempt: u32,
-        status: Status,
-        error: Option<Fault>,
-    ) -> Record {
-        let mut record = Record::new(
-            claim.folders.agent.as_str(),
-            claim.name.as_str(),
-            attempt,
-            status,
-        );
-        record.error = error;
-        stamp(&mut record, Began::now());
-        record
-    }
+/// No attempt took place: its files or its process could not be made.
+fn not_begun(claim: &Claim, error: &io::Error) -> Unfinished {
+    Fault::io("prepare the output of", claim.target(), error).into()
 }
 
 /// Why there is no process.
@@ -421,17 +437,4 @@ impl From<SpawnFault> for Fault {
 fn is_violation(record: &Record) -> bool {
     let error = record.error.as_ref();
     error.is_some_and(|fault| fault.kind == Kind::ScopeViolation)
-}
-
-pub(super) fn stamp(record: &mut Record, began: Began) {
-    let duration = began.clock.elapsed();
-    record.start_time = show_time(began.wall);
-    // The end is reckoned from the start by the monotonic clock: a clock that jumps does not make
-    // a task end before it began.
-    record.end_time = show_time(began.wall.saturating_add(duration).unwrap_or(began.wall));
-    record.duration = (duration.as_secs_f64() * 1000.0).round() / 1000.0;
-}
-
-fn show_time(time: Timestamp) -> String {
-    format!("{time:.3}")
 }

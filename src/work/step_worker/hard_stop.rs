@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use super::Engine;
-use super::run::forged;
+use super::{StepWorker, forged};
 use crate::disk::mailbox::Claim;
 use crate::disk::store::{Locked, is_stopped};
 use crate::run::state::{Effect, Event, RunState};
@@ -16,11 +15,11 @@ use crate::work::cancel::cancel_tasks;
 use crate::work::clock::now;
 use crate::work::pinned::PinnedRun;
 
-impl Engine {
+impl StepWorker {
     /// Ends a run for good because of this, which is given back for the task that found it.
     pub(super) fn stop(
         &self,
-        host: &PinnedRun,
+        pinned: &PinnedRun,
         locked: &Locked<'_>,
         state: Arc<RunState>,
         own: &str,
@@ -29,9 +28,9 @@ impl Engine {
         let event = Event::Stopped {
             fault: fault.clone(),
         };
-        match locked.apply(&host.workflow, state, &now(), event) {
+        match locked.apply(&pinned.workflow, state, &now(), event) {
             Ok((state, effects)) => {
-                self.tell(host.run.id(), &effects);
+                self.report(pinned.run.id(), &effects);
                 self.end_others_if_stopped(&state, &effects, own);
                 fault
             }
@@ -45,12 +44,12 @@ impl Engine {
     pub(super) fn intrusion(
         &self,
         claim: &Claim,
-        host: &PinnedRun,
+        pinned: &PinnedRun,
         locked: &Locked<'_>,
         state: Arc<RunState>,
     ) -> Fault {
-        let run = host.run.id();
-        if state.status.is_final() || host.workflow.on_violation == Violation::Reject {
+        let run = pinned.run.id();
+        if state.status.is_final() || pinned.workflow.on_violation == Violation::Reject {
             return forged(run);
         }
         let message = format!(
@@ -60,9 +59,9 @@ impl Engine {
         let fault = Fault::new(Kind::ScopeViolation, message)
             .hint("`run` and `step` are orch's own keys; nothing of the task was run");
         let event = Event::Intruded { fault };
-        match locked.apply(&host.workflow, state, &now(), event) {
+        match locked.apply(&pinned.workflow, state, &now(), event) {
             Ok((state, effects)) => {
-                self.tell(run, &effects);
+                self.report(run, &effects);
                 self.end_others_if_stopped(&state, &effects, claim.name.as_str());
                 forged(run)
             }
@@ -83,8 +82,8 @@ impl Engine {
         let why = Fault::new(Kind::Cancelled, why);
         for other in left.flatten().filter(|other| other.task != own) {
             let other = std::slice::from_ref(other);
-            if let Err(fault) = cancel_tasks(&self.mailbox, &state.run_id, other, &why) {
-                self.trouble(&fault);
+            if let Err(fault) = cancel_tasks(&self.shared.mailbox, &state.run_id, other, &why) {
+                self.shared.reporter.trouble(&fault);
             }
         }
     }

@@ -1,53 +1,26 @@
-//! The engine: wake → scan → claim → run → commit → retire, for as long as it is wanted.
+//! The scheduler: scans the inboxes, fills the queue, and decides when to scan again and when to end.
 //!
-//! The main thread scans and decides when to scan again; each worker thread takes a task from the
-//! queue and sees it through to the end, its process included. The main thread starts no agent:
-//! what is adopted from dead parents arrives there, and must not be mixed with children of its own.
-//!
-//! Steps that wait for files need no worker: one more thread attends to all of them.
-//!
-//! The engine never prints. What happens goes to a [`Listener`].
+//! Reads folders and takes over the claims of the dead. It works on no task and starts no process: what
+//! is adopted from dead parents arrives on its thread, and must not be mixed with children of its own.
 
-mod actions;
-mod answer;
-mod attempt;
-mod collect;
-mod dirs;
-mod fence;
-mod masked;
-mod notice;
-mod people;
-mod queue;
-mod recover;
-mod run;
-mod run_commit;
-mod run_start;
-mod run_stop;
-mod run_work;
-mod scanning;
-mod waiting;
-mod waits;
-mod worker;
+mod scan;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::cell::Cell;
+use std::collections::HashSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::agents::catalogue::Catalogue;
-use crate::agents::confine::Together;
-use crate::agents::process::{Processes, Wake};
-use crate::disk::mailbox::{AgentListing, Mailbox, TASK};
-use crate::disk::store::Runs;
+use crate::agents::process::Wake;
+use crate::disk::mailbox::{AgentListing, TASK};
 use crate::spec::task::{AgentName, TaskName};
-use crate::text::error::{Fault, Kind, Result};
-use crate::work::job::Planner;
-use crate::work::watch::{self, Watch};
-
-pub use notice::{Listener, Notice};
-use queue::{Glance, Queue};
-use waits::Waits;
+use crate::text::error::{Fault, Kind};
+use crate::work::queue::Glance;
+use crate::work::recovery::Recovery;
+use crate::work::shared::Shared;
+use crate::work::skipped::Skipped;
+use crate::work::waits::Waits;
+use crate::work::watch::{Wakeup, Watch};
 
 /// Lists longer than this are worked off without a watch: events would only cost.
 const BULK: usize = 256;
@@ -58,14 +31,12 @@ const LIST_AGE: Duration = Duration::from_secs(1);
 /// A scan takes at most this part of the time.
 const SCAN_SHARE: u32 = 20;
 /// Without any event, a scan is made this often.
-const TIMER: Duration = Duration::from_secs(30);
+const SCHEDULED_SCAN: Duration = Duration::from_secs(30);
 /// Where events cannot be had, a scan is made this often.
 const POLL: Duration = Duration::from_secs(1);
 /// While there are claims of others, a scan is made this often: where the end of their watcher is
 /// not told by its lock file, this notices it.
 const CLAIMS: Duration = Duration::from_secs(2);
-/// The same trouble is told only this often.
-const TOLD: Duration = Duration::from_secs(60);
 /// How soon to look again for somebody else's claim to end.
 const SOON: Duration = Duration::from_millis(50);
 
@@ -93,94 +64,41 @@ pub struct Options {
     pub ancestors: Vec<String>,
 }
 
-/// What an engine has done when it ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Summary {
-    /// Tasks that succeeded.
-    pub succeeded: u32,
-    /// Tasks that did not.
-    pub failed: u32,
-    /// Tasks that only a person can move on.
-    pub waiting_for_person: usize,
-}
-
-/// The engine of one watcher.
-pub struct Engine {
-    mailbox: Arc<Mailbox>,
-    catalogue: Catalogue,
-    runs: Runs,
-    hosts: Mutex<run::Hosts>,
-    processes: Processes,
-    together: Together,
-    dirs: dirs::Dirs,
-    watcher_id: String,
+/// Decides what the workers look at next.
+pub(crate) struct Scheduler {
+    shared: Arc<Shared>,
     options: Options,
-    listener: Arc<Listener>,
-    queue: Arc<Queue>,
+    recovery: Recovery,
+    /// Steps that wait for files: their claims are ours.
     waits: Waits,
+    skipped: Arc<Skipped>,
+    /// One for each worker.
     wakes: Vec<Wake>,
-    reported: Mutex<BTreeSet<String>>,
-    strays: Mutex<HashMap<AgentName, HashSet<String>>>,
-    succeeded: AtomicU32,
-    failed: AtomicU32,
-    handles_opened: Mutex<Instant>,
-    trouble: Mutex<HashMap<String, Instant>>,
-    /// Runs that take no more events from this engine: their tasks wait for the next one.
-    halted: Mutex<BTreeSet<String>>,
-    scans: AtomicU64,
+    handles_opened: Cell<Instant>,
 }
 
-impl Engine {
-    /// An engine for this root. `wake` is its workers' alarm clock: stopping it stops the engine.
-    pub fn new(
-        mailbox: Arc<Mailbox>,
-        catalogue: Catalogue,
-        processes: Processes,
-        watcher_id: String,
-        wake: &Wake,
+impl Scheduler {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
         options: Options,
-        listener: Arc<Listener>,
-    ) -> Result<Engine> {
-        let wakes = (0..options.jobs.max(1))
-            .map(|_| wake.worker())
-            .collect::<std::io::Result<_>>()
-            .map_err(|e| Fault::io("prepare the workers of", &mailbox.root.path, &e))?;
-        Ok(Engine {
-            runs: Runs::new(mailbox.root.clone(), mailbox.disk()),
-            hosts: Mutex::default(),
-            mailbox,
-            catalogue,
-            processes,
-            together: Together::default(),
-            dirs: dirs::Dirs::default(),
-            watcher_id,
+        waits: Waits,
+        skipped: Arc<Skipped>,
+        wakes: Vec<Wake>,
+    ) -> Scheduler {
+        Scheduler {
+            recovery: Recovery::new(shared.clone()),
+            shared,
             options,
-            listener,
-            queue: Arc::default(),
-            waits: Waits::default(),
+            waits,
+            skipped,
             wakes,
-            reported: Mutex::default(),
-            strays: Mutex::default(),
-            succeeded: AtomicU32::new(0),
-            failed: AtomicU32::new(0),
-            handles_opened: Mutex::new(Instant::now()),
-            trouble: Mutex::default(),
-            halted: Mutex::default(),
-            scans: AtomicU64::new(0),
-        })
-    }
-
-    /// What jobs are made from.
-    fn planner(&self) -> Planner<'_> {
-        Planner {
-            catalogue: &self.catalogue,
-            mailbox: &self.mailbox,
+            handles_opened: Cell::new(Instant::now()),
         }
     }
 
-    /// How a signal handler stops the engine: nothing more is claimed, children are ended.
-    pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
-        let queue = self.queue.clone();
+    /// How a signal handler stops everything: nothing more is claimed, children are ended.
+    pub(crate) fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
+        let queue = self.shared.queue.clone();
         let waits = self.waits.clone();
         let wake = self.wakes[0].clone();
         move || {
@@ -190,37 +108,10 @@ impl Engine {
         }
     }
 
-    /// Works until it is stopped or, with `drain` or `only`, until there is nothing left.
-    pub fn run(&self) -> Result<Summary> {
-        let waiting_for_person = std::thread::scope(|scope| {
-            for wake in &self.wakes {
-                std::thread::Builder::new()
-                    .name("worker".to_owned())
-                    .spawn_scoped(scope, move || self.work(wake))
-                    .map_err(|e| Fault::io("start a worker for", &self.mailbox.root.path, &e))?;
-            }
-            let attending = std::thread::Builder::new().name("waits".to_owned());
-            let ended = attending
-                .spawn_scoped(scope, || self.attend_to_waits())
-                .map_err(|e| Fault::io("attend to the waits of", &self.mailbox.root.path, &e))
-                .and_then(|_| self.main_loop());
-            // Workers finish what they have; with a stop, their children are ended first.
-            self.queue.stop();
-            self.waits.stop();
-            ended
-        })?;
-        for over in self.queue.left_over() {
-            self.give_step_back(over.parked.claim);
-        }
-        Ok(Summary {
-            succeeded: self.succeeded.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
-            waiting_for_person,
-        })
-    }
-
-    fn main_loop(&self) -> Result<usize> {
-        self.sweep_at_start();
+    /// Scans until it is stopped or, with `drain` or `only`, until nothing is left; returns how many
+    /// tasks wait for a person.
+    pub(crate) fn run(&self) -> usize {
+        self.recovery.sweep_at_start();
         let mut watch = None;
         let mut bulk = false;
         let mut quiet_scans = 0;
@@ -228,9 +119,12 @@ impl Engine {
             if !bulk && self.options.poll.is_none() && watch.is_none() {
                 watch = self.watch_on();
             }
-            self.queue.begin_scan();
+            self.shared.queue.begin_scan();
             let started = Instant::now();
-            let free = self.wakes.len().saturating_sub(self.queue.glance().working);
+            let free = self
+                .wakes
+                .len()
+                .saturating_sub(self.shared.queue.glance().working);
             // In bulk a worker is free again in a moment.
             let room = if bulk { free.max(1) } else { free };
             let found = match self.scan_once(room) {
@@ -246,11 +140,11 @@ impl Engine {
                     found
                 }
                 Err(fault) => {
-                    self.trouble(&fault);
-                    self.mailbox.forget_handles();
+                    self.shared.reporter.trouble(&fault);
+                    self.shared.mailbox.forget_handles();
                     watch = None;
-                    if self.pause_main(POLL) {
-                        return Ok(0);
+                    if self.pause(POLL) {
+                        return 0;
                     }
                     continue;
                 }
@@ -264,15 +158,15 @@ impl Engine {
             if bulk {
                 watch = None;
             }
-            self.queue.publish(found.turns, found.adopted);
+            self.shared.queue.publish(found.turns, found.adopted);
             let ends = self.ends();
-            quiet_scans = if quiet && self.queue.glance().is_idle() {
+            quiet_scans = if quiet && self.shared.queue.glance().is_idle() {
                 quiet_scans + 1
             } else {
                 0
             };
             if ends && quiet_scans >= 2 {
-                return Ok(people);
+                return people;
             }
             let until = self.options.until;
             let in_time = |at: Instant| until.map_or(at, |until| at.min(until));
@@ -291,11 +185,11 @@ impl Engine {
                 quiet_scans,
             };
             if self.wait(&mut bulk, &timing).stopped {
-                return Ok(people);
+                return people;
             }
             if until.is_some_and(|until| Instant::now() >= until) {
                 self.stopper()();
-                return Ok(people);
+                return people;
             }
         }
     }
@@ -308,7 +202,7 @@ impl Engine {
     fn timer(&self, watching: bool, claims: bool) -> Duration {
         let usual = match self.options.poll {
             Some(poll) => poll,
-            None if watching => TIMER,
+            None if watching => SCHEDULED_SCAN,
             None => POLL,
         };
         match claims {
@@ -321,24 +215,26 @@ impl Engine {
     /// Waits for a reason to scan again.
     fn wait(&self, bulk: &mut bool, timing: &Timing) -> Glance {
         if *bulk {
-            let before = self.queue.glance().taken;
+            let before = self.shared.queue.glance().taken;
             let glance = self
+                .shared
                 .queue
                 .wait_until(Some(timing.rescan_at), |g| g.left == 0);
             *bulk = glance.left > 0 && glance.taken - before >= BRISK;
             return glance;
         }
         if timing.quiet_scans == 1 && timing.ends {
-            return self.queue.glance();
+            return self.shared.queue.glance();
         }
         // Where there are only claims of others, idle workers are no news.
         let awaits_workers = timing.ends && !timing.only_claims;
-        let glance = self.queue.wait_until(Some(timing.timer_at), |g| {
+        let glance = self.shared.queue.wait_until(Some(timing.timer_at), |g| {
             g.woken || (awaits_workers && g.is_idle())
         });
         if glance.left > 0 && !glance.stopped {
             // A list that is being worked off is not thrown away at every event.
             return self
+                .shared
                 .queue
                 .wait_until(Some(timing.rescan_at), |g| g.left == 0);
         }
@@ -346,31 +242,32 @@ impl Engine {
     }
 
     fn is_slow(&self) -> bool {
-        self.queue.glance().left > BULK
+        self.shared.queue.glance().left > BULK
     }
 
     /// Sleeps on the main thread; gives whether the engine was stopped meanwhile.
-    fn pause_main(&self, pause: Duration) -> bool {
-        self.queue
+    fn pause(&self, pause: Duration) -> bool {
+        self.shared
+            .queue
             .wait_until(Some(Instant::now() + pause), |_| false)
             .stopped
     }
 
     fn watch_on(&self) -> Option<Watch> {
-        let queue = self.queue.clone();
+        let queue = self.shared.queue.clone();
         let wakes = self.wakes.clone();
         let ends = self.options.drain || self.options.only.is_some();
         // Whoever wants only some of the tasks leaves it to the scan to say which.
         let direct = !self.ends();
         let wake = move |why| match why {
-            watch::Wake::Scan => queue.wake(),
-            watch::Wake::Task(path) => {
-                let named = direct.then(|| told(&path)).flatten();
-                if !named.is_some_and(|(agent, name)| queue.tell(&agent, name)) {
+            Wakeup::Scan => queue.wake(),
+            Wakeup::Task(path) => {
+                let named = direct.then(|| named(&path)).flatten();
+                if !named.is_some_and(|(agent, name)| queue.name(&agent, name)) {
                     queue.wake();
                 }
             }
-            watch::Wake::ClaimGone => {
+            Wakeup::ClaimGone => {
                 wakes.iter().for_each(Wake::poke);
                 // Our own retired tasks come here too. Only one who waits for the last claim to
                 // end has to look again.
@@ -379,11 +276,11 @@ impl Engine {
                 }
             }
         };
-        let root = &self.mailbox.root;
+        let root = &self.shared.mailbox.root;
         match Watch::on([root.inbox.path(), root.logs.path()], Arc::new(wake)) {
             Ok(watch) => Some(watch),
             Err(e) => {
-                self.trouble(
+                self.shared.reporter.trouble(
                     &Fault::new(Kind::IoError, format!("cannot watch the inbox: {e}")).hint(
                         "orch looks once a second instead; see fs.inotify.max_user_instances and max_user_watches",
                     ),
@@ -408,12 +305,15 @@ impl Engine {
                 Err(e) => failed = Some(e),
             }
         }
-        for folder in [&self.mailbox.root.inbox, &self.mailbox.root.logs] {
+        for folder in [
+            &self.shared.mailbox.root.inbox,
+            &self.shared.mailbox.root.logs,
+        ] {
             wanted.insert(folder.path().to_path_buf());
         }
         on.keep_only(&wanted);
         if let Some(e) = failed {
-            self.trouble(
+            self.shared.reporter.trouble(
                 &Fault::new(Kind::IoError, format!("cannot watch an inbox: {e}"))
                     .hint("orch looks once a second instead; see fs.inotify.max_user_watches"),
             );
@@ -421,31 +321,10 @@ impl Engine {
         }
         any_new
     }
-
-    /// Says once that something is not a task.
-    fn report_stray(&self, path: &str, why: &str) {
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        // Bounded: a folder full of rubbish must not fill the memory of a watcher.
-        if reported.len() < 10_000 && reported.insert(path.to_owned()) {
-            (self.listener)(&Notice::Stray { path, why });
-        }
-    }
-
-    /// Says what is wrong, once a minute at the most while it stays the same.
-    fn trouble(&self, fault: &Fault) {
-        let mut told = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        told.retain(|_, at| at.elapsed() < TOLD);
-        if !told.contains_key(&fault.message) {
-            told.insert(fault.message.clone(), Instant::now());
-            drop(told);
-            tracing::warn!(kind = ?fault.kind, hint = fault.hint, "{}", fault.message);
-            (self.listener)(&Notice::Trouble { fault });
-        }
-    }
 }
 
 /// The task that a wake-up names.
-fn told(path: &Path) -> Option<(AgentName, TaskName)> {
+fn named(path: &Path) -> Option<(AgentName, TaskName)> {
     let file = path.file_name()?.to_str()?;
     let name = TaskName::parse(file.strip_suffix(TASK)?).ok()?;
     let agent = AgentName::parse(path.parent()?.file_name()?.to_str()?).ok()?;
