@@ -224,6 +224,7 @@ impl Engine {
         let mut watch = None;
         let mut bulk = false;
         let mut quiet_scans = 0;
+        let mut announced = self.ends();
         loop {
             if !bulk && self.options.poll.is_none() && watch.is_none() {
                 watch = self.watch_on();
@@ -263,6 +264,9 @@ impl Engine {
             bulk = found.waiting > BULK && !(watch.is_some() && self.is_slow());
             if bulk {
                 watch = None;
+            }
+            if !std::mem::replace(&mut announced, true) {
+                (self.listener)(&Notice::Watching);
             }
             self.queue.publish(found.turns, found.adopted);
             let ends = self.ends();
