@@ -268,6 +268,7 @@ impl Engine {
             if !std::mem::replace(&mut announced, true) {
                 (self.listener)(&Notice::Watching);
             }
+            self.tell_taken_over(&found.adopted);
             self.queue.publish(found.turns, found.adopted);
             let ends = self.ends();
             quiet_scans = if quiet && self.queue.glance().is_idle() {

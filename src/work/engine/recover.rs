@@ -76,14 +76,17 @@ impl Engine {
             found.again_soon = true;
             return Ok(());
         };
-        self.sweep(&self.traces(&found.adopted))?;
-        for claim in &found.adopted {
+        self.sweep(&self.traces(&found.adopted))
+    }
+
+    /// Says which claims were taken over, once a scan counts: one that is made again takes them anew.
+    pub(super) fn tell_taken_over(&self, adopted: &[Claim]) {
+        for claim in adopted {
             (self.listener)(&Notice::TakenOver {
                 target: &claim.target(),
             });
             tracing::info!(task = claim.target(), "took over a dead watcher's task");
         }
-        Ok(())
     }
 
     fn sweep(&self, dead: &Dead) -> Result<()> {
