@@ -11,6 +11,9 @@ use crate::text::error::Fault;
 /// Something that happened.
 #[derive(Debug)]
 pub enum Notice<'a> {
+    /// The inboxes have been scanned for the first time, and whatever comes from now on is noticed.
+    /// A watcher that ends by itself does not say it.
+    Watching,
     /// A task was claimed and its provider is started.
     Started {
         /// `AGENT/NAME`.

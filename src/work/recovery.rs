@@ -49,13 +49,17 @@ impl Recovery {
             return Ok(Cleared::ByAnother);
         };
         self.sweep(&self.traces(adopted))?;
+        Ok(Cleared::Yes)
+    }
+
+    /// Says which claims were taken over, once a scan counts: one that is repeated takes them again.
+    pub(crate) fn tell_taken_over(&self, adopted: &[Claim]) {
         for claim in adopted {
             self.shared.reporter.say(&Notice::TakenOver {
                 target: &claim.target(),
             });
             tracing::info!(task = claim.target(), "took over a dead watcher's task");
         }
-        Ok(Cleared::Yes)
     }
 
     fn sweep(&self, dead: &Dead) -> Result<()> {

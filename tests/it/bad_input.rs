@@ -200,7 +200,7 @@ fn an_unknown_agent_is_rejected_and_the_hint_names_the_file_to_write() {
     );
     assert_eq!(bed.read("processed/nobody/x.failed"), "text");
     assert_eq!(bed.status("a/zz-good"), "succeeded");
-    let near = bed.orch(["send", "aa", "text"]).run().expect(65);
+    let near = bed.orch(["send", "aa", "text"]).run().fails(65);
     assert!(near.stderr.contains("did you mean `a`"), "{near:?}");
 }
 
@@ -298,7 +298,7 @@ fn send_and_wait_exits_65_for_what_is_rejected() {
         (vec!["--then", "nobody"], "nobody"),
     ] {
         let all = ["send", "a", "text", "--wait", "--name", "x"];
-        let ran = bed.orch(all.into_iter().chain(args)).run().expect(65);
+        let ran = bed.orch(all.into_iter().chain(args)).run().fails(65);
         assert!(
             ran.stderr.contains(word) && ran.stderr.contains("hint:"),
             "{ran:?}"
@@ -318,12 +318,12 @@ fn send_and_wait_exits_65_for_what_is_rejected() {
         let ran = bed
             .orch(["send", "a", "--wait", "--file", file.to_str().unwrap()])
             .run()
-            .expect(65);
+            .fails(65);
         assert!(ran.stderr.contains(word), "{ran:?}");
     }
     bed.orch(["send", "nobody", "text", "--wait"])
         .run()
-        .expect(65);
+        .fails(65);
     assert_eq!(bed.ls("inbox/a"), [""; 0]);
 }
 
@@ -367,7 +367,10 @@ fn a_broken_agent_file_rejects_its_tasks_and_says_where_it_is_broken() {
         assert_eq!(bed.status("good/y"), "succeeded");
         // Once the file is right, the task is right.
         bed.script("a", "cat");
-        bed.orch(["retry", "a/x"]).run().expect(0);
+        bed.orch(["retry", "a/x"])
+            .run()
+            .says("no watcher is running")
+            .expect(0);
         bed.drain().expect(0);
         assert_eq!(bed.status("a/x"), "succeeded");
     }
@@ -424,9 +427,9 @@ fn broken_settings_at_the_start_are_an_error_with_their_place() {
     ] {
         let bed = bed();
         bed.write(file, text);
-        let ran = bed.drain().expect(65);
+        let ran = bed.drain().fails(65);
         assert!(ran.stderr.contains(place), "{ran:?}");
-        bed.orch(["send", "a", "text"]).run().expect(65);
+        bed.orch(["send", "a", "text"]).run().fails(65);
         assert_eq!(bed.ls("inbox/a"), ["zz-good.task"]);
         assert_eq!(bed.ls("artifacts/a"), [""; 0]);
     }
@@ -450,7 +453,7 @@ fn settings_that_break_while_orch_watches_are_reported_and_the_last_good_ones_st
             bed.has("processed/a/after.task")
         });
         watch.signal("TERM");
-        let ran = watch.wait().expect(143);
+        let ran = watch.wait().speaks().expect(143);
         assert!(ran.stderr.contains(&format!("trouble: {file}:")), "{ran:?}");
         assert!(
             ran.stderr.contains("the last valid settings stay in force"),

@@ -66,7 +66,7 @@ fn an_answer_cannot_become_front_matter() {
     );
     bed.drop_task("evil", "x", "---\nthen: echo\n---\n");
     bed.drop_task("evil", "y", "go");
-    bed.drain();
+    bed.drain().expect(1);
     assert!(bed.read("artifacts/echo/y.out").contains("provider: bash"));
     assert_eq!(bed.record("echo/y")["provider"], "echo");
     assert_eq!(bed.ls("processed/c"), [""; 0]);
@@ -256,7 +256,7 @@ fn a_reply_without_text_is_put_back_with_a_message() {
     bed.drop_task("human", "x", "which?\n");
     let task = bed.root.join("inbox/human/x.task");
     fs::rename(&task, task.with_extension("reply")).unwrap();
-    let ran = bed.drain().expect(4);
+    let ran = bed.drain().speaks().expect(4);
     assert!(ran.stderr.contains("--- answer"), "{ran:?}");
     assert_eq!(bed.ls("inbox/human"), ["x.task"]);
     assert_eq!(bed.read("inbox/human/x.task"), "which?\n");
@@ -284,7 +284,7 @@ fn waiting_for_a_person_is_said_and_not_waited_for() {
     let ran = bed
         .orch(["send", "human", "which?", "--wait", "--name", "x"])
         .run()
-        .expect(4);
+        .fails(4);
     assert!(
         ran.stderr.contains("waits for a person") && ran.stderr.contains("--- answer"),
         "{ran:?}"

@@ -224,12 +224,12 @@ fn kill_everywhere(durability: &str) {
     side_by_side(&cases, |point| {
         let story = format!("kill -9 before {} ({durability})", point.name());
         let bed = scenario();
-        let ran = drain(&bed, durability, Some(&format!("kill:{}", point.name())));
-        assert!(
-            ran.was_killed(),
-            "{story}: the point was not reached: {ran:?}"
-        );
-        drain(&bed, durability, None).expect(0);
+        drain(&bed, durability, Some(&format!("kill:{}", point.name())))
+            .about(format!("{story}: the point was not reached"))
+            .killed();
+        drain(&bed, durability, None)
+            .may_say(&["take over "])
+            .expect(0);
         assert_promise(&bed, 1, &story);
     });
 }
@@ -266,15 +266,17 @@ fn kill_twice(durability: &str) {
     side_by_side(&cases, |(one, two)| {
         let story = format!("kill -9 before {}, then before {}", one.name(), two.name());
         let bed = scenario();
-        let ran = drain(&bed, durability, Some(&format!("kill:{}", one.name())));
-        assert!(ran.was_killed(), "{story}: {ran:?}");
-        let again = drain(&bed, durability, Some(&format!("kill:{}", two.name())));
+        drain(&bed, durability, Some(&format!("kill:{}", one.name())))
+            .about(&story)
+            .killed();
+        let again = drain(&bed, durability, Some(&format!("kill:{}", two.name())))
+            .about(&story)
+            .may_say(&["take over "])
+            .killed_or(0);
         let crashes = 1 + usize::from(again.was_killed());
-        assert!(
-            again.was_killed() || again.code() == 0,
-            "{story}: {again:?}"
-        );
-        drain(&bed, durability, None).expect(0);
+        drain(&bed, durability, None)
+            .may_say(&["take over "])
+            .expect(0);
         assert_promise(&bed, crashes, &story);
     });
 }
@@ -288,11 +290,13 @@ fn a_second_kill_during_recovery_loses_nothing() {
 fn every_point_of_recovery_is_reached_by_a_kill() {
     for point in RECOVERY {
         let bed = scenario();
-        assert!(drain(&bed, "process", Some("kill:run.ended")).was_killed());
+        drain(&bed, "process", Some("kill:run.ended")).killed();
         let fault = format!("kill:{}", point.name());
-        let ran = drain(&bed, "process", Some(&fault));
-        assert!(ran.was_killed(), "{}: {ran:?}", point.name());
-        drain(&bed, "process", None).expect(0);
+        drain(&bed, "process", Some(&fault))
+            .about(point.name())
+            .may_say(&["take over "])
+            .killed();
+        drain(&bed, "process", None).says("take over").expect(0);
         assert_promise(&bed, 2, point.name());
     }
 }
@@ -314,8 +318,10 @@ fn an_io_error_at_any_point_is_reported_and_loses_nothing() {
     side_by_side(&cases, |(point, (error, text))| {
         let story = format!("{error} at {}", point.name());
         let bed = scenario();
-        let ran = drain(&bed, "power", Some(&format!("{error}:{}", point.name())));
-        assert_eq!(ran.status.code(), Some(0), "{story}: {ran:?}");
+        let ran = drain(&bed, "power", Some(&format!("{error}:{}", point.name())))
+            .about(&story)
+            .speaks()
+            .expect(0);
         assert!(
             ran.stderr.contains(text),
             "{story} was not reported: {ran:?}"
@@ -333,9 +339,11 @@ fn an_io_error_during_recovery_is_reported_and_loses_nothing() {
     side_by_side(&cases, |point| {
         let story = format!("eio at {} after a crash", point.name());
         let bed = scenario();
-        assert!(drain(&bed, "process", Some("kill:run.ended")).was_killed());
-        let ran = drain(&bed, "process", Some(&format!("eio:{}", point.name())));
-        assert_eq!(ran.status.code(), Some(0), "{story}: {ran:?}");
+        drain(&bed, "process", Some("kill:run.ended")).killed();
+        let ran = drain(&bed, "process", Some(&format!("eio:{}", point.name())))
+            .about(&story)
+            .says("take over")
+            .expect(0);
         assert!(
             ran.stderr.contains("Input/output error"),
             "{story} was not reported: {ran:?}"
@@ -362,17 +370,19 @@ fn a_kill_or_an_error_while_sending_leaves_a_whole_task_or_none() {
         let ran = bed
             .orch(["send", "echo", "hello", "--name", "x"])
             .env("ORCH_FAULT", format!("{mode}:{}", point.name()))
-            .run();
+            .run()
+            .about(&story);
+        let ran = match *mode {
+            "kill" => ran.killed(),
+            _ => ran.speaks().expect(1),
+        };
         let accepted = bed.has("inbox/echo/x.task");
         assert_eq!(
             accepted,
             *point == Point::SubmitSyncFolder,
             "{story}: {ran:?}"
         );
-        if *mode == "kill" {
-            assert!(ran.was_killed(), "{story}");
-        } else {
-            assert_eq!(ran.code(), 1, "{story}: {ran:?}");
+        if *mode != "kill" {
             let left = names(&bed.root.join("inbox/echo"));
             assert!(
                 left.iter().all(|name| name == "x.task"),
@@ -395,13 +405,18 @@ fn a_task_that_a_crash_interrupts_three_times_fails() {
     bed.script("a", &format!("echo x >> {}/count", bed.outside.display()));
     bed.drop_task("a", "x", "work");
     for _ in 0..3 {
-        assert!(drain(&bed, "process", Some("kill:run.ended")).was_killed());
+        drain(&bed, "process", Some("kill:run.ended"))
+            .may_say(&["take over "])
+            .killed();
     }
-    drain(&bed, "process", None).expect(1);
+    drain(&bed, "process", None).says("take over").expect(1);
     assert_eq!(bed.count_lines("count"), 3);
     assert_eq!(bed.record("a/x")["error"]["kind"], "Interrupted");
     assert!(bed.has("processed/a/x.failed"));
-    bed.orch(["retry", "a/x"]).run().expect(0);
+    bed.orch(["retry", "a/x"])
+        .run()
+        .says("no watcher is running")
+        .expect(0);
     drain(&bed, "process", None).expect(0);
     assert_eq!(bed.status("a/x"), "succeeded");
 }

@@ -3,11 +3,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::process::Command;
 
-use rustix::fs::{CWD, FileType, mknodat};
-
-use crate::harness::{Bed, Running, wait_for};
+use crate::harness::{self, Bed, Running, state_of, wait_for};
+use crate::props::{Gate, wait_for_started};
 
 /// An agent `a` that copies its task and counts its executions.
 fn bed() -> Bed {
@@ -20,42 +18,23 @@ fn bed() -> Bed {
     bed
 }
 
-/// An agent `a` that waits for a line in `go` after it said `ready`.
-fn waiting_agent(after: &str) -> Bed {
+/// An agent `a` that copies its task, and waits at a gate.
+fn waiting_agent() -> (Bed, Gate) {
     let bed = Bed::new();
-    for name in ["ready", "go"] {
-        mknodat(CWD, bed.outside.join(name), FileType::Fifo, 0o600.into(), 0).unwrap();
-    }
-    let outside = bed.outside.display();
-    bed.script(
-        "a",
-        &format!(
-            "cat; echo x >> {outside}/count; echo > {outside}/ready; read x < {outside}/go; {after}"
-        ),
-    );
-    bed
-}
-
-fn wait_until_ready(bed: &Bed) {
-    fs::read(bed.outside.join("ready")).unwrap();
-}
-
-fn go(bed: &Bed) {
-    fs::write(bed.outside.join("go"), "go\n").unwrap();
+    let gate = Gate::new(&bed, "gate");
+    bed.script("a", &format!("cat; {}", gate.wait_here(&bed)));
+    (bed, gate)
 }
 
 fn shell(bed: &Bed, script: &str) {
-    let status = Command::new("sh")
-        .args(["-ec", script])
+    harness::shell(script)
         .current_dir(&bed.root)
-        .status()
-        .unwrap();
-    assert!(status.success(), "{script}");
+        .run()
+        .expect(0);
 }
 
 fn is_stopped(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    stat.rsplit(") ").next().unwrap().starts_with('T')
+    state_of(pid) == "T"
 }
 
 /// A watcher that drains, and has stopped itself before this point.
@@ -79,7 +58,7 @@ fn every_usual_way_of_dropping_a_task_works() {
         "echo text > inbox/a/NAME.tmp; mv inbox/a/NAME.tmp inbox/a/NAME.task",
         "echo text > inbox/a/.NAME.task.swp; mv inbox/a/.NAME.task.swp inbox/a/NAME.task",
         "cp ../outside/file other; mv other inbox/a/NAME.task",
-        ": > inbox/a/NAME.task; sleep 0.2; echo text >> inbox/a/NAME.task",
+        ": > inbox/a/NAME.task; sleep 0.05; echo text >> inbox/a/NAME.task",
         "(printf te; sleep 0.1; printf 'xt\\n') > inbox/a/NAME.task",
         "install -m 600 ../outside/file inbox/a/NAME.task",
     ]
@@ -121,10 +100,10 @@ fn a_task_is_not_touched_while_somebody_has_it_open_for_writing() {
 
 #[test]
 fn a_waiting_task_can_be_rewritten() {
-    let bed = waiting_agent("");
+    let (bed, mut gate) = waiting_agent();
     bed.drop_task("a", "first", "text");
     let watch = bed.watch(&[]);
-    wait_until_ready(&bed);
+    wait_for_started(&bed, 1);
     bed.drop_task("a", "second", "old");
     fs::write(bed.root.join("inbox/a/second.task"), "truncated and new").unwrap();
     bed.drop_task("a", "third", "old");
@@ -142,16 +121,12 @@ fn a_waiting_task_can_be_rewritten() {
         .unwrap();
     fourth.write_all(b"two").unwrap();
     drop(fourth);
-    for _ in 0..3 {
-        go(&bed);
-        wait_until_ready(&bed);
-    }
-    go(&bed);
+    gate.let_through(4);
     wait_for("all of them", || bed.ls("processed/a").len() == 4);
     assert_eq!(bed.read("artifacts/a/second.out"), "truncated and new");
     assert_eq!(bed.read("artifacts/a/third.out"), "replaced by a rename");
     assert_eq!(bed.read("artifacts/a/fourth.out"), "one, two");
-    assert_eq!(bed.count_lines("count"), 4);
+    assert_eq!(bed.count_lines("started"), 4);
     drop(watch);
 }
 
@@ -173,7 +148,7 @@ fn a_task_that_is_replaced_while_it_is_claimed_runs_as_what_it_is_now() {
         let claimed = bed.has("inbox/a/x.claimed");
         bed.drop_task("a", "x", "new");
         watch.signal("CONT");
-        watch.wait().expect(0);
+        watch.wait().may_say(&["note: `inbox/a/x.task`"]).expect(0);
         assert_eq!(bed.read("artifacts/a/x.out"), "new", "{point}");
         assert_eq!(bed.read("processed/a/x.task"), "new", "{point}");
         // Once it was claimed, what is dropped is another task of the same name.
@@ -286,7 +261,7 @@ fn an_agent_that_removes_its_own_claim_has_cancelled_itself() {
     let claim = bed.root.join("inbox/a/x.claimed");
     bed.script("a", &format!("cat; rm {}; sleep 1000", claim.display()));
     bed.drop_task("a", "x", "text");
-    let ran = bed.drain().expect(0);
+    let ran = bed.drain().says("cancelled").expect(0);
     assert!(ran.stderr.contains("cancelled a/x"), "{ran:?}");
     bed.assert_nothing_runs();
     assert!(!bed.has("artifacts/a/x.json"));
@@ -309,7 +284,7 @@ fn an_agent_that_replaces_its_own_claim_commits_nothing_for_it() {
         claim.display()
     ));
     bed.drop_task("a", "x", "text");
-    bed.drain().expect(0);
+    bed.drain().says("take over").expect(0);
     bed.assert_nothing_runs();
     assert_eq!(bed.read("artifacts/a/x~1.out"), "text");
     assert_eq!(bed.record("a/x~1")["uncommitted"], true);
@@ -340,7 +315,9 @@ fn a_record_that_the_agent_forged_is_moved_out_of_the_way() {
             "then: next",
         );
         bed.drop_task("a", "x", "text");
-        bed.drain().expect(0);
+        bed.drain()
+            .may_say(&["trouble: cannot commit `a/x`", "hint: "])
+            .expect(0);
         let record = bed.record("a/x");
         assert_eq!(
             (&record["status"], &record["attempt"]),
@@ -377,14 +354,14 @@ fn an_answer_never_becomes_front_matter() {
 
 #[test]
 fn removing_a_claim_cancels_and_keeps_what_was_said() {
-    let bed = waiting_agent("");
+    let (bed, mut gate) = waiting_agent();
     bed.drop_task("a", "x", "half an answer");
     bed.drop_task("a", "y", "the next");
     let watch = bed.watch(&[]);
-    wait_until_ready(&bed);
+    wait_for_started(&bed, 1);
     fs::remove_file(bed.root.join("inbox/a/x.claimed")).unwrap();
-    wait_until_ready(&bed);
-    go(&bed);
+    wait_for_started(&bed, 2);
+    gate.let_through(1);
     wait_for("the next task", || bed.has("processed/a/y.task"));
     assert_eq!(bed.read("artifacts/a/x~1.out"), "half an answer");
     assert_eq!(bed.status("a/x~1"), "cancelled");

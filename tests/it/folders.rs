@@ -4,10 +4,9 @@
 use std::fs::{self, File, FileTimes};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use crate::harness::{Bed, orch, wait_for};
+use crate::harness::{Bed, End, Ran, needs, orch, program, wait_for, write_executable};
 
 /// Two agents with a task each; `a` counts its executions.
 fn bed() -> Bed {
@@ -121,51 +120,35 @@ fn an_inbox_that_is_renamed_is_another_agents_inbox() {
     drop(watch);
 }
 
-/// Makes the bed somebody's who is not root, and gives the words that run orch as them.
-fn as_nobody(bed: &Bed) -> Option<Vec<String>> {
+/// Makes the bed somebody's who is not root, and gives what runs orch as them.
+fn as_nobody(bed: &Bed) -> Option<impl Fn() -> Ran> {
     const NOBODY: u32 = 65534;
-    let program = bed.outside.join("orch");
-    fs::copy(orch(), &program).unwrap();
-    if !rustix::process::geteuid().is_root() {
-        return Some(vec![program.display().to_string()]);
+    let copy = bed.outside.join("orch");
+    write_executable(&copy, fs::read(orch()).unwrap());
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        if !needs::programs(&["setpriv"]) {
+            return None;
+        }
+        let base = bed.root.parent().unwrap();
+        for entry in walkdir::WalkDir::new(base) {
+            chown(entry.unwrap().path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
     }
-    let base = bed.root.parent().unwrap();
-    for entry in walkdir::WalkDir::new(base) {
-        chown(entry.unwrap().path(), Some(NOBODY), Some(NOBODY)).unwrap();
-    }
-    let words = [
-        "setpriv",
-        "--reuid=65534",
-        "--regid=65534",
-        "--clear-groups",
-    ];
-    let works = Command::new(words[0])
-        .args(&words[1..])
-        .args([program.as_os_str(), "--version".as_ref()])
-        .output();
-    if !works.as_ref().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: orch cannot be run as nobody: {works:?}");
-        return None;
-    }
-    Some(
-        words
-            .iter()
-            .map(|word| (*word).to_owned())
-            .chain([program.display().to_string()])
-            .collect(),
-    )
-}
-
-fn drain_with(bed: &Bed, words: &[String]) -> Output {
-    Command::new(&words[0])
-        .args(&words[1..])
-        .args(["watch", "--drain", "--durability", "process"])
-        .env("ORCH_ROOT", &bed.root)
-        .env_remove("ORCH_TASK")
-        .current_dir(&bed.outside)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+    let (root, outside) = (bed.root.clone(), bed.outside.clone());
+    Some(move || {
+        let started = match is_root {
+            true => program("setpriv")
+                .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+                .args([&copy]),
+            false => program(&copy),
+        };
+        started
+            .args(["watch", "--drain", "--durability", "process"])
+            .env("ORCH_ROOT", &root)
+            .current_dir(&outside)
+            .run()
+    })
 }
 
 fn set_mode(bed: &Bed, path: &str, mode: u32) {
@@ -184,22 +167,17 @@ fn a_folder_or_file_without_permission_is_reported_and_stops_nobody_else() {
         let bed = bed();
         fs::create_dir_all(bed.root.join("artifacts/a")).unwrap();
         fs::create_dir_all(bed.root.join("processed/a")).unwrap();
-        let Some(words) = as_nobody(&bed) else { return };
+        let Some(drain) = as_nobody(&bed) else { return };
         set_mode(&bed, path, forbidden);
-        let ran = drain_with(&bed, &words);
-        let stderr = String::from_utf8_lossy(&ran.stderr);
-        assert_eq!(ran.status.code(), Some(0), "{path}: {stderr}");
-        assert!(
-            stderr.contains(path) && stderr.contains("may not be"),
-            "{path}: {stderr}"
-        );
+        let ran = drain().about(path).says(path).says("may not be");
+        ran.expect(0);
         assert_eq!(bed.status("b/y"), "succeeded", "{path}");
         assert!(
             !bed.has("processed/a/x.task") && bed.count_lines("count") == 0,
             "{path}"
         );
         set_mode(&bed, path, allowed);
-        assert!(drain_with(&bed, &words).status.success());
+        drain().noisy().expect(0);
         assert_eq!(bed.status("a/x"), "succeeded", "{path}");
         assert_eq!(bed.count_lines("count"), 1, "{path}");
     }
@@ -208,40 +186,22 @@ fn a_folder_or_file_without_permission_is_reported_and_stops_nobody_else() {
 #[test]
 fn a_root_that_may_not_be_written_in_is_refused_with_a_hint() {
     let bed = bed();
-    let Some(words) = as_nobody(&bed) else { return };
+    let Some(drain) = as_nobody(&bed) else { return };
     set_mode(&bed, "", 0o555);
-    let ran = drain_with(&bed, &words);
-    let stderr = String::from_utf8_lossy(&ran.stderr);
-    assert_eq!(ran.status.code(), Some(1), "{stderr}");
-    assert!(
-        stderr.contains("hint:") && stderr.contains("may write in"),
-        "{stderr}"
-    );
+    drain().says("hint:").says("may write in").expect(1);
     set_mode(&bed, "", 0o755);
 }
 
 /// Runs a script with file systems of its own: `$ROOT`, `$OUT` and `$ORCH` are set.
-fn with_own_mounts(bed: &Bed, script: &str) -> Option<Output> {
-    let possible = Command::new("unshare")
-        .args(["-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"])
-        .output();
-    if !possible
-        .as_ref()
-        .is_ok_and(|output| output.status.success())
-    {
-        eprintln!("skipped: nothing can be mounted here: {possible:?}");
-        return None;
-    }
-    let output = Command::new("timeout")
-        .args(["60", "unshare", "-m", "sh", "-euc", script])
-        .env("ROOT", &bed.root)
-        .env("ORCH_ROOT", &bed.root)
-        .env("OUT", &bed.outside)
-        .env("ORCH", orch())
-        .env_remove("ORCH_TASK")
-        .stdin(Stdio::null())
-        .output();
-    Some(output.unwrap())
+fn with_own_mounts(bed: &Bed, script: &str) -> Option<Ran> {
+    needs::mounts().then(|| {
+        bed.program("unshare")
+            .args(["-m", "sh", "-euc", script])
+            .env("ROOT", &bed.root)
+            .env("OUT", &bed.outside)
+            .env("ORCH", orch())
+            .run()
+    })
 }
 
 #[test]
@@ -254,13 +214,9 @@ fn an_area_on_another_file_system_is_a_safety_violation() {
         let Some(ran) = with_own_mounts(&bed, &script) else {
             return;
         };
-        let stderr = String::from_utf8_lossy(&ran.stderr);
-        assert_eq!(ran.status.code(), Some(2), "{area}: {stderr}");
-        assert!(
-            stderr.contains(&format!("{area}` is on another file system")),
-            "{stderr}"
-        );
-        assert!(stderr.contains("hint: "), "{stderr}");
+        ran.says(format!("{area}` is on another file system"))
+            .says("hint: ")
+            .expect(2);
         assert_eq!(bed.count_lines("count"), 0);
     }
 }
@@ -275,12 +231,8 @@ fn an_agents_folder_on_another_file_system_is_refused_and_stops_nobody_else() {
         let Some(ran) = with_own_mounts(&bed, &script) else {
             return;
         };
-        let stderr = String::from_utf8_lossy(&ran.stderr);
-        assert_eq!(ran.status.code(), Some(0), "{area}: {stderr}");
-        assert!(
-            stderr.contains(&format!("{area}/a`: it is on another file system")),
-            "{stderr}"
-        );
+        ran.says(format!("{area}/a`: it is on another file system"))
+            .expect(0);
         assert_eq!(bed.status("b/y"), "succeeded");
         assert!(bed.has("inbox/a/x.task"));
     }
@@ -314,8 +266,7 @@ fn a_result_that_finds_no_room_is_committed_when_there_is_some_and_never_run_aga
         return;
     };
     let stderr = fs::read_to_string(bed.outside.join("stderr")).unwrap_or_default();
-    let stdout = String::from_utf8_lossy(&ran.stdout);
-    assert_eq!(ran.status.code(), Some(0), "{ran:?} {stderr}");
+    let stdout = ran.about(&stderr).expect(0).stdout;
     assert!(
         stdout.contains("\"status\": \"succeeded\"") && stdout.contains("text\ntext\n"),
         "{stdout}"
@@ -332,18 +283,20 @@ fn too_few_descriptors_are_reported_and_nothing_is_lost() {
             "ulimit -n {limit}; exec {} watch --drain --jobs 4",
             orch().display()
         );
-        let words: Vec<String> = ["timeout", "3", "sh", "-c", &script]
-            .map(str::to_owned)
-            .to_vec();
-        let ran = Command::new(&words[0])
-            .args(&words[1..])
-            .env("ORCH_ROOT", &bed.root)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let stderr = String::from_utf8_lossy(&ran.stderr);
-        let said = stderr.contains("Too many open files");
-        assert!(said || ran.status.success(), "limit {limit}: {ran:?}");
+        let mut drain = bed.program("sh").args(["-c", &script]).start();
+        // It says so and goes on as long as it may, or has enough.
+        let said = drain.says_or_ends("Too many open files");
+        if said {
+            drain.signal("TERM");
+        }
+        let ran = drain.wait().about(limit).noisy();
+        let stderr = match said {
+            true => {
+                ran.one_of(&[End::Code(1), End::Code(143), End::Signal(15)])
+                    .stderr
+            }
+            false => ran.expect(0).stderr,
+        };
         bed.drain().expect(0);
         assert_eq!(bed.status("a/x"), "succeeded", "limit {limit}");
         assert_eq!(bed.status("b/y"), "succeeded", "limit {limit}");
@@ -398,7 +351,7 @@ fn a_file_system_without_second_names_is_no_trouble() {
     else {
         return;
     };
-    assert!(ran.status.success(), "{}{}", ran.stdout, ran.stderr);
+    ran.expect(0);
     assert_eq!(bed.status("a/x"), "succeeded");
     assert_eq!(bed.ls("processed/a"), ["x.task"]);
     assert!(!bed.has("processed/a/.x.json"));

@@ -1,19 +1,27 @@
 //! The test bed: a root in a temporary folder, scripts as providers, and `orch` as its user runs it.
 
+pub mod needs;
+mod program;
+mod ran;
+mod shield;
+mod tests;
+
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+pub use program::{Program, Running, program, shell, write_executable};
+pub use ran::{End, Ended, KILLED, Ran};
+
 /// How long anything may take before a test calls it stuck.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Long, since nothing is ever wrong with a machine that is slow.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The program under test.
 pub fn orch() -> &'static Path {
@@ -75,8 +83,7 @@ impl Bed {
     /// The same, with more keys for the provider (YAML, one line each) and for the agent's file.
     pub fn script_with(&self, agent: &str, script: &str, provider: &str, front: &str) {
         let file = self.outside.join(format!("{agent}.sh"));
-        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&file, format!("#!/bin/sh\n{script}\n"));
         let mut entry = format!("  {agent}-script:\n    command: [{}]\n", file.display());
         for line in provider.lines() {
             entry.push_str(&format!("    {line}\n"));
@@ -135,39 +142,32 @@ impl Bed {
         names
     }
 
-    /// `orch` with these arguments, on this root.
-    pub fn orch<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Orch {
-        let mut command = Command::new(orch());
-        command
-            .args(args)
+    /// A program in a folder outside of the root, which it is told of.
+    pub fn program(&self, path: impl AsRef<OsStr>) -> Program {
+        program(path)
             .env("ORCH_ROOT", &self.root)
-            .env_remove("ORCH_TASK")
-            .env_remove("ORCH_WATCHER")
-            .env("NO_COLOR", "1")
             .current_dir(&self.outside)
-            .stdin(Stdio::null());
-        Orch { command }
+    }
+
+    /// `orch` with these arguments, on this root.
+    pub fn orch<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Program {
+        self.program(orch()).args(args)
     }
 
     /// Works on everything and ends. Fast: nothing is synced.
+    #[track_caller]
     pub fn drain(&self) -> Ran {
         self.orch(["watch", "--drain", "--durability", "process"])
             .run()
     }
 
-    /// A watcher in the background, which is ended with the test. It has scanned when this returns.
+    /// A watcher in the background, which is ended with the test. It has scanned when this returns, and
+    /// notices what comes.
+    #[track_caller]
     pub fn watch(&self, args: &[&str]) -> Running {
         let mut all = vec!["watch", "--durability", "process"];
         all.extend(args);
-        let running = self.orch(all).start();
-        let before = self.ls("logs").len();
-        wait_for("the watcher's lock", || {
-            self.ls("logs")
-                .iter()
-                .any(|name| name.starts_with("watch-"))
-                || before > 0
-        });
-        running
+        self.orch(all).watch()
     }
 
     /// What a marker of this root starts with.
@@ -232,143 +232,60 @@ pub fn processes_with(word: &str) -> Vec<i32> {
         .collect()
 }
 
+/// The children of every process that has some.
+fn children() -> HashMap<i32, Vec<i32>> {
+    let mut all: HashMap<i32, Vec<i32>> = HashMap::new();
+    for pid in pids() {
+        // One that has gone meanwhile has no children any more.
+        if let Some(fields) = stat_of(pid) {
+            all.entry(fields[1].parse().unwrap()).or_default().push(pid);
+        }
+    }
+    all
+}
+
+/// What the kernel says of a process, from its state on.
+fn stat_of(pid: i32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    Some(fields.split_whitespace().map(str::to_owned).collect())
+}
+
+/// The arguments of a process, each with a zero at its end; none of one that is gone.
+pub fn command_line_of(pid: i32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).into_owned()
+}
+
+/// The letter of a process's state: `T` is stopped, `Z` is dead.
+pub fn state_of(pid: i32) -> String {
+    stat_of(pid).unwrap().swap_remove(0)
+}
+
+/// How much processor time a process has used, in hundredths of a second, with that of the children
+/// that it waited for.
+pub fn ticks_of(pid: i32) -> u64 {
+    let fields = stat_of(pid).unwrap();
+    let ticks = fields[11..15].iter().map(|field| field.parse::<u64>());
+    ticks.map(Result::unwrap).sum()
+}
+
 /// Waits for something to become true; fails the test where it does not.
+#[track_caller]
 pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
+    let mut pause = Duration::from_millis(1);
     while !holds() {
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(3));
+        assert!(
+            Instant::now() < deadline,
+            "waited {PATIENCE:?} in vain for {what}"
+        );
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(16));
     }
 }
 
-/// An `orch` that has not been started.
-pub struct Orch {
-    command: Command,
-}
-
-impl Orch {
-    /// Sets a variable.
-    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Orch {
-        self.command.env(name, value);
-        self
-    }
-
-    /// Runs in this folder.
-    pub fn current_dir(mut self, folder: &Path) -> Orch {
-        self.command.current_dir(folder);
-        self
-    }
-
-    /// The command itself, for what the builder has no word for.
-    pub fn command(&mut self) -> &mut Command {
-        &mut self.command
-    }
-
-    /// Starts it in the background.
-    pub fn start(mut self) -> Running {
-        let child = self
-            .command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Running { child: Some(child) }
-    }
-
-    /// Runs it to its end.
-    pub fn run(self) -> Ran {
-        self.start().wait()
-    }
-
-    /// Runs it to its end with this on its standard input.
-    pub fn run_with_input(mut self, input: &str) -> Ran {
-        let mut file = tempfile::tempfile().unwrap();
-        std::io::Write::write_all(&mut file, input.as_bytes()).unwrap();
-        std::io::Seek::rewind(&mut file).unwrap();
-        self.command.stdin(file);
-        self.run()
-    }
-}
-
-/// An `orch` in the background; ended with the test.
-pub struct Running {
-    child: Option<Child>,
-}
-
-impl Running {
-    /// Its process id.
-    pub fn pid(&self) -> i32 {
-        i32::try_from(self.child.as_ref().unwrap().id()).unwrap()
-    }
-
-    /// Sends it a signal, by the name that `kill` knows.
-    pub fn signal(&self, name: &str) {
-        signal(self.pid(), name);
-    }
-
-    /// Waits for its end.
-    pub fn wait(mut self) -> Ran {
-        let mut child = self.child.take().unwrap();
-        let mut out = child.stdout.take().unwrap();
-        let mut err = child.stderr.take().unwrap();
-        let reader = std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            out.read_to_end(&mut bytes).unwrap();
-            bytes
-        });
-        let mut stderr = Vec::new();
-        err.read_to_end(&mut stderr).unwrap();
-        let stdout = reader.join().unwrap();
-        Ran {
-            status: child.wait().unwrap(),
-            stdout: String::from_utf8_lossy(&stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&stderr).into_owned(),
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// Sends a signal to a process, or to a group if the number is negative.
-pub fn signal(pid: i32, name: &str) {
-    let status = Command::new("kill")
-        .args(["-s", name, "--", &pid.to_string()])
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
-    let _ = status;
-}
-
-/// An `orch` that has ended.
-#[derive(Debug)]
-pub struct Ran {
-    pub status: ExitStatus,
-    pub stdout: String,
-    pub stderr: String,
-}
-
-impl Ran {
-    /// Its exit code; fails the test where a signal ended it.
-    pub fn code(&self) -> i32 {
-        self.status.code().unwrap_or_else(|| panic!("{self:?}"))
-    }
-
-    /// Whether SIGKILL ended it.
-    pub fn was_killed(&self) -> bool {
-        self.status.signal() == Some(9)
-    }
-
-    /// Fails the test unless it ended with this code.
-    #[track_caller]
-    pub fn expect(self, code: i32) -> Ran {
-        assert_eq!(self.status.code(), Some(code), "{self:#?}");
-        self
-    }
+/// Lets time pass, where a test is about nothing happening in it.
+pub fn let_pass(time: Duration) {
+    std::thread::sleep(time);
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{Bed, Ran};
+use crate::harness::{Bed, Ended};
 
 /// Colours, a title, a link, a cleared screen, turned writing, hidden characters, other line ends.
 const HOSTILE: &str = "\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\u{9b}2J\u{9d}t\u{9c}\u{202e}turned\u{2066}\u{200f}\u{61c}\u{200b}\u{feff}hid\u{e0041}\rcr\u{85}\u{2028}\u{2029}\x08\x7f\x0b\x0cend";
@@ -21,7 +21,7 @@ fn is_harmless(c: char) -> bool {
 }
 
 #[track_caller]
-fn assert_harmless(what: &[&str], ran: &Ran) {
+fn assert_harmless(what: &[&str], ran: &Ended) {
     for (stream, text) in [("stdout", &ran.stdout), ("stderr", &ran.stderr)] {
         if let Some(at) = text.find(|c| !is_harmless(c)) {
             let around: String = text[at..].chars().take(20).collect();
@@ -70,7 +70,7 @@ fn nothing_that_is_printed_acts_on_a_terminal() {
     let bed = bed();
     let mut seen = 0;
     let mut look = |words: &[&str]| {
-        let ran = bed.orch(words).run();
+        let ran = bed.orch(words).run().noisy().any_code();
         assert_harmless(words, &ran);
         seen += usize::from((ran.stdout + &ran.stderr).contains("red"));
     };
@@ -138,8 +138,10 @@ fn nothing_that_is_printed_acts_on_a_terminal() {
 fn logs_stay_lines_of_json_whatever_agents_print() {
     let bed = bed();
     bed.orch(["watch", "--drain", "--durability", "process"])
-        .run();
-    bed.orch(["run", "w", HOSTILE]).run();
+        .run()
+        .noisy()
+        .expect(1);
+    bed.orch(["run", "w", HOSTILE]).run().noisy().expect(4);
     let mut lines = 0;
     for file in bed
         .ls("logs")
@@ -158,7 +160,7 @@ fn logs_stay_lines_of_json_whatever_agents_print() {
     }
     assert!(lines > 4, "{lines}");
     // Programs that read the JSON get the text as it was.
-    let ran = bed.orch(["show", "bad/t", "--json"]).run();
+    let ran = bed.orch(["show", "bad/t", "--json"]).run().expect(0);
     let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert!(shown.to_string().contains("turned"), "{shown}");
 }

@@ -59,10 +59,10 @@ fn questions(bed: &Bed) -> Vec<String> {
         .collect()
 }
 
+/// The only question. A watcher writes it down after it has said that the run waits.
 fn question(bed: &Bed) -> String {
-    let all = questions(bed);
-    assert_eq!(all.len(), 1, "{all:?}");
-    all[0].clone()
+    wait_for("one question", || questions(bed).len() == 1);
+    questions(bed).remove(0)
 }
 
 /// Answers the only question by renaming its file, with this below its last line.
@@ -102,7 +102,7 @@ fn planned() -> Bed {
 #[test]
 fn a_run_that_comes_to_a_gate_is_blocked_and_says_what_is_asked_and_what_to_type() {
     let bed = planned();
-    let ran = run(&bed).expect(4);
+    let ran = run(&bed).fails(4);
     let id = only_run(&bed);
     has(
         &ran.stderr,
@@ -132,7 +132,7 @@ fn a_run_that_comes_to_a_gate_is_blocked_and_says_what_is_asked_and_what_to_type
     has(&asked, &["  --- answer\nthen that", "\n\n--- answer\n"]);
     // A resume does not ask again, and says what is missing; nothing runs meanwhile.
     let task = question(&bed);
-    let ran = orch(&bed, &["resume", "last"]).expect(4);
+    let ran = orch(&bed, &["resume", "last"]).fails(4);
     has(&ran.stderr, &["`plan` waits for approval", "orch approve"]);
     assert_eq!(question(&bed), task);
     bed.drain().expect(4);
@@ -142,9 +142,11 @@ fn a_run_that_comes_to_a_gate_is_blocked_and_says_what_is_asked_and_what_to_type
 #[test]
 fn approve_moves_the_run_on_and_everything_tells_who_when_and_why() {
     let bed = planned();
-    run(&bed).expect(4);
+    run(&bed).fails(4);
     let (id, task) = (only_run(&bed), question(&bed));
-    let ran = orch(&bed, &["approve", "last", "plan", "--note", "good"]).expect(0);
+    let ran = orch(&bed, &["approve", "last", "plan", "--note", "good"])
+        .says("no watcher is running")
+        .expect(0);
     has(&ran.stdout, &["`plan` is approved"]);
     has(
         &ran.stderr,
@@ -176,7 +178,7 @@ fn approve_moves_the_run_on_and_everything_tells_who_when_and_why() {
         );
     }
     has(
-        &orch(&bed, &["show", "last"]).stdout,
+        &orch(&bed, &["show", "last"]).expect(0).stdout,
         &["plan: approved by ana", "good"],
     );
     audit(&bed);
@@ -185,8 +187,10 @@ fn approve_moves_the_run_on_and_everything_tells_who_when_and_why() {
 #[test]
 fn a_gate_is_called_by_its_step_too() {
     let bed = planned();
-    run(&bed).expect(4);
-    orch(&bed, &["approve", "last", "write"]).expect(0);
+    run(&bed).fails(4);
+    orch(&bed, &["approve", "last", "write"])
+        .says("no watcher is running")
+        .expect(0);
     orch(&bed, &["resume", "last"]).expect(0);
 }
 
@@ -200,17 +204,19 @@ fn a_rejection_stays_blocked_with_the_note_and_a_resume_runs_the_step_again_with
             "    approval: plan\n"
         )
     ));
-    run(&bed).expect(4);
-    let ran = orch(&bed, &["reject", "last", "plan", "--note", "too vague"]).expect(0);
+    run(&bed).fails(4);
+    let ran = orch(&bed, &["reject", "last", "plan", "--note", "too vague"])
+        .says("error: ")
+        .expect(0);
     has(&ran.stderr, &["rejected by ana: too vague", "orch resume"]);
     assert_eq!(state(&bed)["status"], "blocked");
     assert_eq!(
         state(&bed)["governance"]["decisions"]["plan"]["approved"],
         false
     );
-    bed.drain();
+    bed.drain().expect(0);
     assert_eq!(counts(&bed), ["write"], "nothing runs while it is blocked");
-    orch(&bed, &["resume", "last"]).expect(4);
+    orch(&bed, &["resume", "last"]).fails(4);
     assert_eq!(counts(&bed), ["write", "write"]);
     assert_eq!(result(&bed, "write")["output"], "again: too vague\n");
     orch(&bed, &["approve", "last", "plan"]).expect(0);
@@ -225,9 +231,11 @@ fn a_rejected_step_that_runs_once_is_only_asked_about_again() {
         "steps:\n{}",
         says("write", "x", "    approval: plan\n    once: true\n")
     ));
-    run(&bed).expect(4);
-    orch(&bed, &["reject", "last", "plan", "--note", "no"]).expect(0);
-    orch(&bed, &["resume", "last"]).expect(4);
+    run(&bed).fails(4);
+    orch(&bed, &["reject", "last", "plan", "--note", "no"])
+        .says("error: ")
+        .expect(0);
+    orch(&bed, &["resume", "last"]).fails(4);
     assert_eq!(counts(&bed), ["write"]);
     orch(&bed, &["approve", "last", "plan"]).expect(0);
     assert_eq!(state(&bed)["status"], "succeeded");
@@ -243,10 +251,12 @@ fn on_reject_leads_elsewhere_and_each_new_visit_asks_again() {
             "    max_visits: 3\n    on_limit: _fail\n"
         )
     ));
-    run(&bed).expect(4);
+    run(&bed).fails(4);
     let first = question(&bed);
-    orch(&bed, &["reject", "last", "plan", "--note", "shorter"]).expect(0);
-    orch(&bed, &["resume", "last"]).expect(4);
+    orch(&bed, &["reject", "last", "plan", "--note", "shorter"])
+        .says("no watcher is running")
+        .expect(0);
+    orch(&bed, &["resume", "last"]).fails(4);
     assert_eq!(result(&bed, "write")["output"], "for shorter\n");
     assert_ne!(question(&bed), first);
     assert_eq!(state(&bed)["governance"]["approvals"]["plan"], false);
@@ -259,11 +269,11 @@ fn on_reject_leads_elsewhere_and_each_new_visit_asks_again() {
 fn what_is_not_asked_is_refused_and_says_what_is() {
     let bed = planned();
     let usage = |words: &[&str], parts: &[&str]| {
-        let ran = orch(&bed, words).expect(64);
+        let ran = orch(&bed, words).fails(64);
         has(&ran.stderr, parts);
     };
     usage(&["approve", "last", "plan"], &["error:"]);
-    run(&bed).expect(4);
+    run(&bed).fails(4);
     usage(&["approve", "no-such-run", "plan"], &["no-such-run"]);
     usage(
         &["approve", "last", "plam"],
@@ -279,7 +289,9 @@ fn what_is_not_asked_is_refused_and_says_what_is() {
     );
     usage(&["reject", "last", "plan"], &["--note"]);
     usage(&["reject", "last", "plan", "--note", " "], &["why"]);
-    orch(&bed, &["approve", "last", "plan"]).expect(0);
+    orch(&bed, &["approve", "last", "plan"])
+        .says("no watcher is running")
+        .expect(0);
     usage(
         &["approve", "last", "plan"],
         &["`plan` is not being asked: approved by ana"],
@@ -302,7 +314,7 @@ fn an_agent_cannot_answer_for_a_person() {
         "strict_flow: false\nsteps:\n  - name: sly\n    command: [sh, -c, 'for c in \"approve last plan\" \"reject last plan --note x\" \"reply last x\" \"resume last\" \"reset last\"; do {orch} $c; echo $?; done']\n    inherit_env: [PATH]\n    env: {{ORCH_ROOT: \"{}\"}}\n    approval: plan\n",
         "."
     ));
-    let ran = run(&bed).expect(4);
+    let ran = run(&bed).fails(4);
     has(&ran.stderr, &["`plan` waits for approval"]);
     let output = result(&bed, "sly")["output"].as_str().unwrap().to_owned();
     assert_eq!(output, "1\n1\n1\n1\n1\n", "{ran:?}");
@@ -321,7 +333,7 @@ fn an_agent_cannot_answer_for_a_person() {
 fn approvals_from_another_terminal_while_watch_runs() {
     let bed = planned();
     let watch = bed.watch(&[]);
-    let ran = run(&bed).expect(4);
+    let ran = run(&bed).fails(4);
     has(&ran.stderr, &["Is `plan` approved?"]);
     let ran = orch(&bed, &["approve", "last", "plan", "--note", "from here"]).expect(0);
     assert!(!ran.stderr.contains("no watcher"), "{ran:?}");
@@ -335,7 +347,7 @@ fn approvals_from_another_terminal_while_watch_runs() {
 fn a_question_is_answered_by_mv_while_watch_runs() {
     let bed = planned();
     let _watch = bed.watch(&[]);
-    run(&bed).expect(4);
+    run(&bed).fails(4);
     let task = mv(&bed, "approved", "looks good\nto me\n");
     wait_for("the run to end", || state(&bed)["status"] == "succeeded");
     assert_eq!(result(&bed, "go")["output"], "with looks good\nto me\n");
@@ -350,9 +362,9 @@ fn a_question_is_answered_by_mv_while_watch_runs() {
 #[test]
 fn a_rejection_by_mv_carries_its_note() {
     let bed = planned();
-    run(&bed).expect(4);
+    run(&bed).fails(4);
     mv(&bed, "rejected", "not yet\n");
-    bed.drain();
+    bed.drain().expect(0);
     assert_eq!(
         state(&bed)["governance"]["blockedReason"],
         "`plan` rejected by file: not yet"
@@ -364,9 +376,9 @@ fn a_rejection_by_mv_carries_its_note() {
 #[test]
 fn the_wrong_ending_is_refused_and_the_question_stays_with_what_was_written() {
     let bed = planned();
-    run(&bed).expect(4);
+    run(&bed).fails(4);
     let task = mv(&bed, "reply", "yes\n");
-    let ran = bed.drain().expect(4);
+    let ran = bed.drain().speaks().expect(4);
     has(&ran.stderr, &["asks for an approval"]);
     assert_eq!(question(&bed), task);
     has(
@@ -384,7 +396,7 @@ fn a_reply_is_the_output_of_the_step_that_asked() {
         "steps:\n{ASK}{}",
         says("go", "so ${steps.ask.output}", "")
     ));
-    let ran = run(&bed).expect(4);
+    let ran = run(&bed).fails(4);
     let id = only_run(&bed);
     has(
         &ran.stderr,
@@ -394,18 +406,19 @@ fn a_reply_is_the_output_of_the_step_that_asked() {
         ],
     );
     assert_eq!(state(&bed)["blocks"][0]["stage"], "run");
-    orch(&bed, &["reply", "last", "  "]).expect(64);
-    orch(&bed, &["reply", "last"]).expect(64);
-    orch(&bed, &["approve", "last", "ask"]).expect(64);
+    orch(&bed, &["reply", "last", "  "]).fails(64);
+    orch(&bed, &["reply", "last"]).fails(64);
+    orch(&bed, &["approve", "last", "ask"]).fails(64);
     bed.orch(["reply", "last", "-"])
         .env("USER", "ana")
         .run_with_input("two\nlines\n")
+        .says("no watcher is running")
         .expect(0);
     orch(&bed, &["resume", "last"]).expect(0);
     assert_eq!(result(&bed, "ask")["output"], "two\nlines");
     assert_eq!(result(&bed, "go")["output"], "so two\nlines\n");
     has(
-        &orch(&bed, &["log", "last"]).stdout,
+        &orch(&bed, &["log", "last"]).expect(0).stdout,
         &["ask OK -> go | answered by ana"],
     );
     audit(&bed);
@@ -414,15 +427,15 @@ fn a_reply_is_the_output_of_the_step_that_asked() {
 #[test]
 fn a_reply_must_start_with_one_of_the_choices_and_is_asked_again_until_it_does() {
     let bed = bed(&format!("steps:\n{ASK}    choices: [retry, stop]\n"));
-    let ran = run(&bed).expect(4);
+    let ran = run(&bed).fails(4);
     has(&ran.stderr, &["must start with `retry` or `stop`"]);
-    let ran = orch(&bed, &["reply", "last", "perhaps"]).expect(64);
+    let ran = orch(&bed, &["reply", "last", "perhaps"]).fails(64);
     has(
         &ran.stderr,
         &["`perhaps`", "`retry` or `stop`", "still open"],
     );
     let task = mv(&bed, "reply", "maybe\n");
-    let ran = bed.drain().expect(4);
+    let ran = bed.drain().speaks().expect(4);
     has(&ran.stderr, &["`maybe`", "`retry` or `stop`"]);
     let text = bed.read(&format!("inbox/human/{task}.task"));
     has(&text, &["--- answer\nmaybe\n"]);
@@ -444,10 +457,12 @@ fn a_reply_can_be_json_with_a_schema_or_lines() {
         "steps:\n{ASK}    output_capture: json\n    output_schema: specs/s.json\n  - {{name: more, agent: human, prompt: x, output_capture: lines}}\n"
     ));
     bed.write("specs/s.json", r#"{"type": "object", "required": ["n"]}"#);
-    run(&bed).expect(4);
-    let ran = orch(&bed, &["reply", "last", "{\"m\": 1}"]).expect(64);
+    run(&bed).fails(4);
+    let ran = orch(&bed, &["reply", "last", "{\"m\": 1}"]).fails(64);
     has(&ran.stderr, &["cannot be used", "still open"]);
-    orch(&bed, &["reply", "last", "{\"n\": 1}"]).expect(0);
+    orch(&bed, &["reply", "last", "{\"n\": 1}"])
+        .says("error: ")
+        .expect(0);
     assert_eq!(result(&bed, "ask")["json_data"], json!({"n": 1}));
     orch(&bed, &["reply", "last", "a\nb"]).expect(0);
     assert_eq!(result(&bed, "more")["lines"], json!(["a", "b"]));
@@ -461,9 +476,11 @@ fn a_provider_that_is_human_asks_a_person() {
         "steps:\n  - {name: a, agent: boss, prompt: first}\n  - {name: b, provider: human, prompt: second}\n",
     );
     bed.agent("boss", "provider: human", "You are the boss.");
-    let ran = run(&bed).expect(4);
+    let ran = run(&bed).fails(4);
     has(&ran.stderr, &["You are the boss.", "first"]);
-    orch(&bed, &["reply", "last", "one"]).expect(0);
+    orch(&bed, &["reply", "last", "one"])
+        .says("error: ")
+        .expect(0);
     assert!(question(&bed).ends_with("-b"));
     orch(&bed, &["reply", "last", "two"]).expect(0);
     assert_eq!(state(&bed)["status"], "succeeded");
@@ -476,12 +493,14 @@ fn several_questions_are_told_apart_by_step_and_item() {
     let bed = bed(
         "steps:\n  - name: l\n    for_each:\n      items: [x, y]\n      max_parallel: 2\n      steps:\n        - {name: ask, agent: human, prompt: \"about ${item}\"}\n",
     );
-    run(&bed).expect(4);
+    run(&bed).fails(4);
     assert_eq!(questions(&bed).len(), 2);
-    let ran = orch(&bed, &["reply", "last", "z"]).expect(64);
+    let ran = orch(&bed, &["reply", "last", "z"]).fails(64);
     has(&ran.stderr, &["2 open questions", "/ask[0]", "/ask[1]"]);
-    orch(&bed, &["reply", "last/ask[1]", "why"]).expect(0);
-    orch(&bed, &["reply", "last/ask[1]", "why"]).expect(64);
+    orch(&bed, &["reply", "last/ask[1]", "why"])
+        .says("error: ")
+        .expect(0);
+    orch(&bed, &["reply", "last/ask[1]", "why"]).fails(64);
     assert_eq!(state(&bed)["status"], "blocked");
     orch(&bed, &["reply", "last/ask", "ex"]).expect(0);
     let results = result(&bed, "l");
@@ -496,7 +515,7 @@ fn a_question_that_cannot_be_asked_fails_its_step() {
     let bed = bed(
         "steps:\n  - {name: ask, agent: human, prompt: \"${context.none.x}\", on: {failure: {goto: _block}}}\ncontext: {none: {}}\n",
     );
-    run(&bed).expect(4);
+    run(&bed).fails(4);
     assert_eq!(result(&bed, "ask")["exit_code"], 2);
     assert_eq!(questions(&bed), [""; 0]);
     audit(&bed);
@@ -505,13 +524,15 @@ fn a_question_that_cannot_be_asked_fails_its_step() {
 #[test]
 fn a_question_that_was_taken_away_is_put_back_by_resume_and_can_be_answered_without_it() {
     let bed = planned();
-    run(&bed).expect(4);
+    run(&bed).fails(4);
     let file = format!("inbox/human/{}.task", question(&bed));
     fs::remove_file(bed.root.join(&file)).unwrap();
-    orch(&bed, &["resume", "last"]).expect(4);
+    orch(&bed, &["resume", "last"]).fails(4);
     assert!(bed.has(&file));
     fs::remove_file(bed.root.join(&file)).unwrap();
-    orch(&bed, &["approve", "last", "plan"]).expect(0);
+    orch(&bed, &["approve", "last", "plan"])
+        .says("no watcher is running")
+        .expect(0);
     orch(&bed, &["resume", "last"]).expect(0);
     assert_eq!(bed.ls("inbox/human"), [""; 0]);
 }
@@ -519,13 +540,13 @@ fn a_question_that_was_taken_away_is_put_back_by_resume_and_can_be_answered_with
 #[test]
 fn cancel_takes_the_question_away_and_a_late_answer_is_told_so() {
     let bed = planned();
-    run(&bed).expect(4);
+    run(&bed).fails(4);
     let task = question(&bed);
     let text = bed.read(&format!("inbox/human/{task}.task"));
     orch(&bed, &["cancel", "last"]).expect(0);
     assert_eq!(questions(&bed), [""; 0]);
     bed.write(&format!("inbox/human/{task}.approved"), text);
-    bed.drain();
+    bed.drain().expect(1);
     has(
         bed.record(&format!("human/{task}"))["error"]["message"]
             .as_str()
@@ -539,13 +560,13 @@ fn cancel_takes_the_question_away_and_a_late_answer_is_told_so() {
 #[test]
 fn a_forged_answer_is_rejected() {
     let bed = planned();
-    run(&bed).expect(4);
+    run(&bed).fails(4);
     let id = only_run(&bed);
     bed.write(
         &format!("inbox/human/{id}.0099-write.approved"),
         format!("---\nrun: {id}\nstep: write\n---\nyes\n"),
     );
-    bed.drain();
+    bed.drain().expect(1);
     assert_eq!(bed.status(&format!("human/{id}.0099-write")), "rejected");
     assert_eq!(state(&bed)["status"], "blocked");
 }

@@ -1,12 +1,11 @@
 //! Nothing outlives orch, however it ends: a watcher is killed, or ends cleanly, with a job running.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use orch::agents::process::{
     Duty, Execution, Limits, Processes, Runner, Stdin, Tree, Wake, Watcher,
@@ -15,9 +14,12 @@ use orch::disk::safety::Dir;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::harness::{PATIENCE, Running, command_line_of, pids, program, wait_for};
+
 /// Set in the process that plays the watcher, to its root.
 const ROOT: &str = "ORCH_TEST_WATCHER_ROOT";
-const LONG: Duration = Duration::from_secs(20);
+/// Longer than any test waits.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// An agent with a child in its group and a daemon outside it.
 const AGENT: &str = "
@@ -69,7 +71,9 @@ fn run(root: &Path, watcher: &Watcher, processes: &Processes) {
 
 struct Played {
     root: tempfile::TempDir,
-    watcher: Child,
+    watcher: Running,
+    /// The agent waits for a line here.
+    go: File,
     /// The agent, its child, its daemon and the guard.
     others: Vec<OwnedFd>,
 }
@@ -78,20 +82,20 @@ struct Played {
 fn play() -> Played {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("logs")).unwrap();
-    for fifo in ["up", "ready", "go"] {
+    for fifo in ["up", "go"] {
         let path = root.path().join(fifo);
         rustix::fs::mkfifoat(rustix::fs::CWD, path, 0o600.into()).unwrap();
     }
-    let watcher = Command::new(std::env::current_exe().unwrap())
+    // Held open for both, so that neither side waits for the other to come.
+    let both = OpenOptions::new().read(true).write(true).clone();
+    let go = both.open(root.path().join("go")).unwrap();
+    let watcher = program(std::env::current_exe().unwrap())
         .args(["--exact", "process::play_the_watcher", "--nocapture"])
         .env(ROOT, root.path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut said = String::new();
-    let mut ready = File::open(root.path().join("ready")).unwrap();
-    ready.read_to_string(&mut said).unwrap();
+        .start();
+    wait_for("the agent to be ready", || {
+        root.path().join("ready").exists()
+    });
     let mut pids: Vec<i32> = ["agent", "child", "daemon"]
         .map(|name| fs::read_to_string(root.path().join(name)).unwrap())
         .iter()
@@ -103,28 +107,24 @@ fn play() -> Played {
         others: pids.into_iter().map(open).collect(),
         root,
         watcher,
+        go,
     }
 }
 
 /// The guard has the folder of its watcher in its arguments.
 fn guard_of(root: &Path) -> i32 {
     let logs = root.join("logs").display().to_string();
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.find(|pid: &i32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).into_owned();
-        line.contains("\0guard\0") && line.contains(&logs)
-    })
-    .expect("the guard runs")
+    pids()
+        .find(|pid| {
+            let line = command_line_of(*pid);
+            line.contains("\0guard\0") && line.contains(&logs)
+        })
+        .expect("the guard runs")
 }
 
 fn wait_end(fd: &OwnedFd) {
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
-    let time = Timespec {
-        tv_sec: 20,
-        tv_nsec: 0,
-    };
+    let time = Timespec::try_from(PATIENCE).unwrap();
     assert_eq!(poll(&mut fds, Some(&time)).unwrap(), 1, "it still lives");
 }
 
@@ -143,16 +143,14 @@ fn cgroup(lock: &Path) -> Option<PathBuf> {
 
 #[test]
 fn the_guard_ends_what_a_killed_watcher_left() {
-    let mut played = play();
+    let played = play();
     let lock = locks(played.root.path()).remove(0);
     let cgroup = cgroup(&lock);
-    played.watcher.kill().unwrap();
-    played.watcher.wait().unwrap();
-    let deadline = Instant::now() + LONG;
+    played.watcher.signal("KILL");
+    played.watcher.wait().killed();
     for fd in &played.others {
         wait_end(fd);
     }
-    assert!(Instant::now() < deadline);
     assert!(locks(played.root.path()).is_empty());
     assert!(cgroup.is_none_or(|dir| !dir.exists()));
 }
@@ -162,8 +160,8 @@ fn after_a_clean_end_nothing_is_left_either() {
     let mut played = play();
     let lock = locks(played.root.path()).remove(0);
     let cgroup = cgroup(&lock);
-    fs::write(played.root.path().join("go"), "\n").unwrap();
-    assert!(played.watcher.wait().unwrap().success());
+    played.go.write_all(b"\n").unwrap();
+    played.watcher.wait().expect(0);
     assert!(locks(played.root.path()).is_empty());
     assert!(cgroup.is_none_or(|dir| !dir.exists()));
     for fd in &played.others {

@@ -1,10 +1,10 @@
 //! What the tests of running agents share: gates that hold a script back, and unique words that
 //! find a process again.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::harness::{Bed, wait_for};
 
@@ -58,7 +58,7 @@ impl Bed {
         let marker = format!("{}{target}", self.marker());
         wait_for("the other agents to end", || {
             self.agents_alive().iter().all(|pid| {
-                std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|env| {
+                fs::read(format!("/proc/{pid}/environ")).is_ok_and(|env| {
                     env.split(|byte| *byte == 0)
                         .any(|entry| entry == marker.as_bytes())
                 })
@@ -67,8 +67,16 @@ impl Bed {
     }
 }
 
+/// Whether the kernel tells this process what happens in a folder.
+pub fn is_watching(pid: i32, folder: &Path) -> bool {
+    let ino = format!(" ino:{:x} ", fs::metadata(folder).unwrap().ino());
+    let open = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
+    let mut infos = open.filter_map(|fd| fs::read_to_string(fd.ok()?.path()).ok());
+    infos.any(|info| info.contains("inotify wd:") && info.contains(&ino))
+}
+
 /// A length of sleep that no other test uses, so that its sleeper is known by it.
 pub fn nap(bed: &Bed, number: u32) -> String {
-    let inode = std::fs::metadata(&bed.root).unwrap().ino();
+    let inode = fs::metadata(&bed.root).unwrap().ino();
     format!("{}.{number:03}", 100_000 + inode % 10_000_000)
 }

@@ -2,11 +2,10 @@
 //! output, their exit codes and their lies.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use crate::harness::Bed;
+use crate::harness::{Bed, write_executable};
 
 /// A root whose programs come from a folder of its own.
 fn bed() -> Bed {
@@ -29,8 +28,7 @@ fn program(bed: &Bed, name: &str, script: &str) {
          cat > {notes}.stdin\nenv > {notes}.env\n{script}\n"
     );
     let path = bed.outside.join("bin").join(name);
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_executable(&path, text);
 }
 
 /// A program that prints this on stdout and stderr and exits with this code.
@@ -355,7 +353,7 @@ fn a_refusal_is_never_a_success_and_only_what_passes_is_tried_again() {
         let bed = bed();
         prints(&bed, name, stdout, stderr, code);
         bed.drop_task(name, "x", "do it");
-        bed.drain().expect(1);
+        bed.drain().may_say(&["retry "]).expect(1);
         let story = format!("{name}: {stdout}{stderr}");
         let record = bed.record(&format!("{name}/x"));
         assert_eq!(record["status"], "failed", "{story}");
@@ -411,7 +409,7 @@ fn a_rate_limit_is_waited_out_and_the_first_attempt_is_kept() {
         ),
     );
     bed.drop_task("claude", "x", "do it");
-    let ran = bed.drain().expect(0);
+    let ran = bed.drain().says("retry ").expect(0);
     assert!(
         ran.stderr.contains("claude/x") && ran.stderr.contains("again in 100ms"),
         "{ran:?}"
@@ -449,7 +447,7 @@ fn the_wait_between_attempts_doubles() {
     ));
     prints(&bed, "llm", "", "Error: 429\n", 1);
     bed.drop_task("llm", "x", "do it");
-    let ran = bed.drain().expect(1);
+    let ran = bed.drain().says("retry ").expect(1);
     assert!(
         ran.stderr.contains("again in 100ms") && ran.stderr.contains("again in 200ms"),
         "{ran:?}"
@@ -713,7 +711,7 @@ fn a_task_may_choose_another_provider_but_not_a_shell() {
 #[test]
 fn a_provider_has_an_inbox_of_its_own_except_for_the_shell() {
     let bed = bed();
-    bed.drop_task("echo", "x", "---\ntimeout: 5s\n---\nhello\n");
+    bed.drop_task("echo", "x", "---\ntimeout: 5m\n---\nhello\n");
     bed.drop_task("bash", "x", "touch pwned");
     bed.drain().expect(1);
     assert_eq!(bed.read("artifacts/echo/x.out"), "hello\n");

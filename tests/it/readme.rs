@@ -3,11 +3,10 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::process::{Command, Stdio};
 
 use orch::text::error::exit;
 
-use crate::harness::orch;
+use crate::harness::{orch, program};
 
 const README: &str = include_str!("../../README.md");
 
@@ -42,18 +41,14 @@ fn every_command_in_the_readme_works() {
             "cargo run --release -- demo" => "orch demo",
             other => other,
         };
-        let ran = Command::new("sh")
+        program("sh")
             .args(["-c", line])
             .current_dir(&home)
             .env("PATH", &path)
-            .env_remove("ORCH_ROOT")
-            .env_remove("ORCH_TASK")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&ran.stdout).into_owned()
-            + &String::from_utf8_lossy(&ran.stderr);
-        assert!(ran.status.success(), "$ {command}\n{said}");
+            .run()
+            .about(command)
+            .noisy()
+            .expect(0);
     }
 }
 
@@ -61,14 +56,8 @@ fn every_command_in_the_readme_works() {
 fn every_picture_in_the_readme_is_the_programs() {
     let temp = tempfile::tempdir().unwrap();
     let run = |words: &[&str]| {
-        let ran = Command::new(orch())
-            .args(words)
-            .current_dir(temp.path())
-            .env_remove("ORCH_ROOT")
-            .output()
-            .unwrap();
-        assert!(ran.status.success(), "{words:?}: {ran:?}");
-        String::from_utf8(ran.stdout).unwrap()
+        let orch = program(orch()).args(words).current_dir(temp.path());
+        orch.run().expect(0).stdout
     };
     run(&["init", "--provider", "echo"]);
     let pages = README.split("\n## The shipped workflows\n").nth(1).unwrap();
@@ -102,8 +91,7 @@ fn the_exit_codes_in_the_readme_are_the_programs() {
 
 #[test]
 fn every_command_is_in_the_readme_and_has_help() {
-    let help = Command::new(orch()).arg("--help").output().unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
+    let help = program(orch()).args(["--help"]).run().expect(0).stdout;
     let commands: Vec<&str> = help
         .lines()
         .skip_while(|line| *line != "Commands:")
@@ -116,10 +104,6 @@ fn every_command_is_in_the_readme_and_has_help() {
             README.contains(&format!("orch {command}")) || command == "demo",
             "{command}"
         );
-        let help = Command::new(orch())
-            .args([command, "--help"])
-            .output()
-            .unwrap();
-        assert!(help.status.success(), "{command}");
+        program(orch()).args([command, "--help"]).run().expect(0);
     }
 }

@@ -4,7 +4,7 @@ use orch::disk::order::Point;
 use serde_json::Value;
 
 use crate::crash::side_by_side;
-use crate::harness::{Bed, Ran, wait_for};
+use crate::harness::{Bed, Ran, shell, wait_for};
 
 pub const RUN: &str = "20260101T000000Z-five-0001";
 
@@ -107,7 +107,7 @@ fn executions(bed: &Bed) -> usize {
 #[test]
 fn a_run_goes_through_all_its_steps() {
     let bed = five();
-    let ran = drain(&bed, None).expect(0);
+    let ran = drain(&bed, None).says("retry ").expect(0);
     let state = state(&bed);
     assert_eq!(state["status"], "succeeded", "{ran:?}");
     assert_eq!(state["metadata"]["status"], "completed");
@@ -126,7 +126,7 @@ fn a_run_goes_through_all_its_steps() {
 #[test]
 fn a_run_killed_at_any_point_ends_as_if_nothing_had_happened() {
     let whole = five();
-    drain(&whole, None).expect(0);
+    drain(&whole, None).says("retry ").expect(0);
     let expected = lasting(state(&whole));
     let mut cases = Vec::new();
     for point in Point::ALL {
@@ -145,10 +145,14 @@ fn a_run_killed_at_any_point_ends_as_if_nothing_had_happened() {
         );
         let bed = five();
         let fault = format!("kill:{}:{nth}", point.name());
-        let ran = drain_with(&bed, durability, Some(&fault));
+        let ran = drain_with(&bed, durability, Some(&fault))
+            .about(&story)
+            .may_say(&["take over ", "retry "])
+            .killed_or(0);
         let crashes = usize::from(ran.was_killed());
-        assert!(ran.was_killed() || ran.code() == 0, "{story}: {ran:?}");
-        drain_with(&bed, durability, None).expect(0);
+        drain_with(&bed, durability, None)
+            .may_say(&["take over ", "retry "])
+            .expect(0);
         assert_eq!(lasting(state(&bed)), expected, "{story}");
         let most = 8 + crashes;
         assert!(
@@ -165,7 +169,7 @@ fn a_run_killed_at_any_point_ends_as_if_nothing_had_happened() {
 #[test]
 fn a_run_killed_twice_ends_as_if_nothing_had_happened() {
     let whole = five();
-    drain(&whole, None).expect(0);
+    drain(&whole, None).says("retry ").expect(0);
     let expected = lasting(state(&whole));
     let cases: Vec<Point> = Point::ALL.to_vec();
     side_by_side(&cases, |point| {
@@ -174,10 +178,15 @@ fn a_run_killed_twice_ends_as_if_nothing_had_happened() {
             point.name()
         );
         let bed = five();
-        assert!(drain(&bed, Some("kill:commit.create:5")).was_killed());
-        let ran = drain(&bed, Some(&format!("kill:{}:2", point.name())));
+        drain(&bed, Some("kill:commit.create:5")).killed();
+        let ran = drain(&bed, Some(&format!("kill:{}:2", point.name())))
+            .about(&story)
+            .may_say(&["take over ", "retry "])
+            .killed_or(0);
         let crashes = 1 + usize::from(ran.was_killed());
-        drain(&bed, None).expect(0);
+        drain(&bed, None)
+            .may_say(&["take over ", "retry "])
+            .expect(0);
         assert_eq!(lasting(state(&bed)), expected, "{story}");
         assert!(executions(&bed) <= 8 + crashes, "{story}");
     });
@@ -186,7 +195,7 @@ fn a_run_killed_twice_ends_as_if_nothing_had_happened() {
 #[test]
 fn an_io_error_at_any_point_of_a_run_loses_nothing() {
     let whole = five();
-    drain(&whole, None).expect(0);
+    drain(&whole, None).says("retry ").expect(0);
     let expected = lasting(state(&whole));
     let mut cases = Vec::new();
     for point in Point::ALL {
@@ -197,15 +206,15 @@ fn an_io_error_at_any_point_of_a_run_loses_nothing() {
     side_by_side(&cases, |(point, error, nth)| {
         let story = format!("{error} at {} for the {nth}th time", point.name());
         let bed = five();
-        let first = drain(&bed, Some(&format!("{error}:{}:{nth}", point.name())));
         // What could not be written stops the run or is tried again; nothing is invented.
-        assert!(first.status.code().is_some(), "{story}: {first:?}");
-        let second = drain(&bed, None);
-        assert_eq!(
-            second.status.code(),
-            Some(0),
-            "{story}: {first:?} {second:?}"
-        );
+        let first = drain(&bed, Some(&format!("{error}:{}:{nth}", point.name())))
+            .about(&story)
+            .noisy()
+            .any_code();
+        let second = drain(&bed, None)
+            .about(format!("{story}: {first:?}"))
+            .may_say(&["take over ", "retry "])
+            .expect(0);
         assert_eq!(
             lasting(state(&bed)),
             expected,
@@ -228,7 +237,7 @@ fn an_io_error_at_any_point_of_a_run_loses_nothing() {
 #[test]
 fn a_task_that_no_run_waits_for_is_refused() {
     let bed = five();
-    drain(&bed, None).expect(0);
+    drain(&bed, None).says("retry ").expect(0);
     let forged = format!("---\nrun: {RUN}\nstep: hello\n---\nrm -rf\n");
     bed.drop_task("shell", "forged", &forged);
     bed.drop_task("shell", &format!("{RUN}.0099-hello"), &forged);
@@ -243,12 +252,12 @@ fn a_task_that_no_run_waits_for_is_refused() {
 #[test]
 fn a_run_is_pinned_to_the_workflow_it_began_with() {
     let bed = five();
-    assert!(drain(&bed, Some("kill:run.spawn:2")).was_killed());
+    drain(&bed, Some("kill:run.spawn:2")).killed();
     bed.write(
         "specs/five.yaml",
         "version: \"1\"\nname: five\nsteps: [{name: other, command: [\"false\"]}]\n",
     );
-    drain(&bed, None).expect(0);
+    drain(&bed, None).says("take over").expect(0);
     assert_eq!(state(&bed)["status"], "succeeded");
 }
 
@@ -364,7 +373,7 @@ fn assert_stopped(bed: &Bed, code: u8, story: &str) {
             "{story}: {ran:?}"
         );
     }
-    let ran = bed.orch(["resume", TWO]).run().expect(code.into());
+    let ran = bed.orch(["resume", TWO]).run().fails(code.into());
     assert!(ran.stderr.contains(why), "{story}: {ran:?}");
     let ran = bed.orch(["audit", TWO]).run().expect(code.into());
     assert!(
@@ -391,14 +400,14 @@ fn what_a_step_does_to_its_own_run_stops_it_before_the_next() {
 fn what_is_done_to_a_run_while_nobody_watches_stops_it_as_well() {
     side_by_side(&MEDDLING, |(what, meddle, code)| {
         let bed = two("true");
-        assert!(drain(&bed, Some("kill:run.spawn")).was_killed());
+        drain(&bed, Some("kill:run.spawn")).killed();
         let script = format!("W=workspace/{TWO} L=logs/{TWO}.jsonl T=../outside/t\n{meddle}\n");
-        let done = std::process::Command::new("sh")
-            .args(["-c", &script])
+        shell(&script)
             .current_dir(&bed.root)
-            .status();
-        assert!(done.unwrap().success(), "{what}");
-        drain(&bed, None).expect(1);
+            .run()
+            .about(what)
+            .expect(0);
+        drain(&bed, None).says("take over").expect(1);
         assert_stopped(&bed, *code, what);
     });
 }
@@ -433,7 +442,7 @@ const LONG: [(&str, &str); 2] = [
 #[test]
 fn only_a_crash_is_an_interruption_and_a_put_back_is_none() {
     for (work, count) in LONG {
-        for (signal, crashed) in [("TERM", false), ("INT", false), ("KILL", true)] {
+        for (signal, code) in [("TERM", 143), ("INT", 130), ("KILL", 0)] {
             let bed = Bed::new();
             bed.write(
                 "specs/one.yaml",
@@ -448,12 +457,18 @@ fn only_a_crash_is_an_interruption_and_a_put_back_is_none() {
                 bed.has(&log) && bed.read(&log).contains("entered") && count_is(&bed, count, 1)
             });
             watch.signal(signal);
-            watch.wait();
+            let crashed = signal == "KILL";
+            match crashed {
+                true => watch.wait().killed(),
+                false => watch.wait().says("put back").expect(code),
+            };
             let put_back = bed.read(&log).contains("\"event\":\"put_back\"");
             assert_eq!(put_back, !crashed, "{signal} {work}: {}", bed.read(&log));
             std::fs::write(bed.outside.join("go"), "").unwrap();
             bed.write("go", "");
-            drain(&bed, None).expect(0);
+            drain(&bed, None)
+                .may_say(&["take over ", "retry "])
+                .expect(0);
             assert_eq!(
                 bed.outside.join("other").exists(),
                 crashed,
@@ -497,6 +512,7 @@ steps:
     bed.drop_task("one", "go", format!("---\nrun: {RUN}\n---\nplease"));
     bed.orch(["watch", "--drain", "--jobs", "2", "--durability", "process"])
         .run()
+        .says("retry ")
         .expect(0);
     let state = state(&bed);
     assert_eq!(state["status"], "blocked", "{state}");
@@ -529,6 +545,7 @@ steps:
     let ran = bed
         .orch(["run", "one", "--context", "n=99"])
         .run()
+        .says("warning: ")
         .expect(0);
     let clamped = "`context.n` is 99; 5 is taken instead";
     let told = format!("{}{}", ran.stdout, ran.stderr);
@@ -553,7 +570,7 @@ steps:
         &format!("logs/{log}"),
         text.replace("visits.work == 1 => true", "visits.work == 1 => fals"),
     );
-    let found = bed.orch(["audit", "last"]).run();
+    let found = bed.orch(["audit", "last"]).run().expect(3);
     assert!(found.stdout.contains("its `checks` are not"), "{found:?}");
 }
 
@@ -575,7 +592,8 @@ steps:
     );
     bed.drop_task("one", "go", format!("---\nrun: {RUN}\n---\nplease"));
     bed.orch(["watch", "--drain", "--jobs", "1", "--durability", "process"])
-        .run();
+        .run()
+        .expect(0);
     assert_eq!(state(&bed)["status"], "failed");
     assert!(!bed.outside.join("ran").exists());
     let record = bed.record(&format!("shell/{RUN}.0003-waits"));
@@ -593,19 +611,22 @@ fn a_stopped_run_is_told_to_be_reset_only_where_that_works() {
             "version: \"1\"\nname: one\nsteps:\n  - {name: a, command: [echo, hi], requires: [{check: \"exists('go')\"}]}\n",
         );
         bed.drop_task("one", "go", format!("---\nrun: {RUN}\n---\nplease"));
-        bed.drain();
+        bed.drain().expect(0);
         let path = format!("workspace/{RUN}/{meddle}");
         let changed = bed
             .read(&path)
             .replace("blocked", "failed")
             .replace("echo", "ls");
         bed.write(&path, changed);
-        bed.orch(["resume", RUN]).run().expect(2);
-        let told = bed.orch(["resume", RUN]).run().expect(2);
+        bed.orch(["resume", RUN]).run().fails(2);
+        let told = bed.orch(["resume", RUN]).run().fails(2);
         assert_eq!(told.stderr.contains("orch reset"), resets, "{told:?}");
         assert_eq!(told.stderr.contains("orch run one"), !resets, "{told:?}");
         let reset = bed.orch(["reset", RUN]).run();
-        assert_eq!(reset.code() == 0, resets, "{reset:?}");
+        let reset = match resets {
+            true => reset.expect(0),
+            false => reset.fails_somehow(),
+        };
         assert!(!reset.stderr.contains("orch reset"), "{reset:?}");
     }
 }

@@ -2,21 +2,18 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 
 use crate::authors::{GOOD, bed, check, step};
-use crate::harness::{Bed, names, orch};
+use crate::harness::{Bed, names, orch, program};
 
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
 
 /// What `orch` prints outside of any root.
 fn print(words: &[&str]) -> String {
-    let ran = Command::new(orch()).args(words).current_dir("/").output();
-    let ran = ran.unwrap();
-    assert!(ran.status.success(), "{ran:?}");
-    String::from_utf8(ran.stdout).unwrap()
+    let printing = program(orch()).args(words).current_dir(Path::new("/"));
+    printing.run().expect(0).stdout
 }
 
 #[test]
@@ -96,18 +93,17 @@ fn the_hand_over_writes_a_task_and_runs_nothing_that_it_is_given() {
     for id in ["x1", "x2;touch hacked", "x3$(touch hacked)"] {
         let words = command.iter().map(|word| word.as_str().unwrap());
         let words: Vec<String> = words.map(|w| w.replace("${run.id}", id)).collect();
-        let ran = Command::new(&words[0])
+        program(&words[0])
             .args(&words[1..])
             .current_dir(&bed.root)
-            .output()
-            .unwrap();
-        assert!(ran.status.success(), "{ran:?}");
+            .run()
+            .expect(0);
     }
     assert!(!bed.has("hacked") && !bed.has("inbox/engineer/hacked"));
     let dropped = bed.ls("inbox/engineer");
     assert_eq!(dropped.len(), 3);
     assert!(dropped.iter().all(|name| name.ends_with(".task")));
-    bed.drain();
+    bed.drain().speaks().expect(0);
     assert_eq!(bed.status("engineer/task_x1"), "succeeded");
     let asked = bed.read("artifacts/engineer/task_x1.out");
     assert!(

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, FileType, mknodat};
 
-use crate::harness::{Bed, Ran, names, wait_for};
+use crate::harness::{Bed, Ended, names, needs, wait_for};
 
 /// An agent `a` with a good task behind whatever else is put there.
 fn bed() -> Bed {
@@ -22,13 +22,13 @@ fn bed() -> Bed {
 
 /// Drains; whatever was in the inbox but the good task is still there, and told once.
 #[track_caller]
-fn drain_around(bed: &Bed, told: usize) -> Ran {
+fn drain_around(bed: &Bed, told: usize) -> Ended {
     let before: Vec<_> = bed
         .ls("inbox/a")
         .into_iter()
         .filter(|name| name != "zz-good.task")
         .collect();
-    let ran = bed.drain().expect(0);
+    let ran = bed.drain().may_say(&["note: "]).expect(0);
     assert_eq!(bed.ls("inbox/a"), before, "{ran:?}");
     assert_eq!(bed.ls("processed/a"), ["zz-good.task"]);
     assert_eq!(bed.ls("artifacts/a"), ["zz-good.json", "zz-good.out"]);
@@ -143,8 +143,7 @@ fn a_device_with_a_tasks_name_is_never_opened() {
         rustix::fs::makedev(1, 3),
     );
     if let Err(e) = made {
-        eprintln!("skipped: a device cannot be made here: {e}");
-        return;
+        return needs::skip_here(&format!("a device cannot be made: {e}"));
     }
     let ran = drain_around(&bed, 1);
     assert!(ran.stderr.contains("device"), "{ran:?}");
@@ -203,7 +202,7 @@ fn a_watcher_tells_of_a_stray_once_and_not_at_every_scan() {
         wait_for("a task", || bed.has(&format!("processed/a/{name}.task")));
     }
     watch.signal("TERM");
-    let ran = watch.wait().expect(143);
+    let ran = watch.wait().speaks().expect(143);
     assert_eq!(
         ran.stderr.matches("two words").count(),
         2,
@@ -231,15 +230,10 @@ fn linked(area: &str) -> (Bed, std::path::PathBuf) {
 
 #[track_caller]
 fn assert_refused(bed: &Bed, target: &Path, before: &[String]) {
-    let ran = bed.drain().expect(0);
-    assert!(
-        ran.stderr.contains("link") && ran.stderr.contains("bad"),
-        "{ran:?}"
-    );
+    bed.drain().says("link").says("bad").expect(0);
     assert_eq!(names(target), before, "something was written outside");
     assert_eq!(bed.status("a/zz-good"), "succeeded");
-    let sent = bed.orch(["send", "bad", "text"]).run();
-    assert_ne!(sent.code(), 0, "{sent:?}");
+    let sent = bed.orch(["send", "bad", "text"]).run().fails_somehow();
     assert!(sent.stderr.contains("link"), "{sent:?}");
     assert_eq!(names(target), before, "something was written outside");
 }
@@ -271,7 +265,7 @@ fn a_processed_folder_that_is_a_link_is_refused_and_the_task_waits() {
 fn a_chain_to_an_agent_whose_folder_is_a_link_is_rejected() {
     let (bed, target) = linked("artifacts");
     bed.drop_task("a", "chain", "---\nthen: bad\n---\ntext");
-    bed.drain().expect(1);
+    bed.drain().speaks().expect(1);
     assert_eq!(bed.record("a/chain")["error"]["kind"], "SafetyViolation");
     assert_eq!(names(&target), [""; 0]);
     assert_eq!(bed.status("a/zz-good"), "succeeded");
@@ -289,7 +283,7 @@ fn a_whole_area_that_is_a_link_is_a_safety_violation() {
         }
         let before = names(&there);
         symlink(&there, &here).unwrap();
-        let ran = bed.drain().expect(2);
+        let ran = bed.drain().fails(2);
         assert!(ran.stderr.contains("not links"), "{area}: {ran:?}");
         assert_eq!(names(&there), before, "{area}");
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Bed, Ran, wait_for};
+use crate::harness::{Bed, Ended, Ran, wait_for};
 use crate::props::{Gate, wait_for_started};
 
 /// A root with the workflow `w`, which has these keys and steps.
@@ -38,7 +38,7 @@ fn run(bed: &Bed, more: &[&str]) -> Ran {
     bed.orch(words).run()
 }
 
-fn id(ran: &Ran) -> String {
+fn id(ran: &Ended) -> String {
     ran.stdout
         .lines()
         .next()
@@ -139,12 +139,12 @@ fn a_run_that_fails_exits_1_says_why_and_runs_nothing_after_it() {
         counted("one", "echo broken >&2; exit 7", "x", ""),
         counted("two", "true", "x", "")
     ));
-    let ran = run(&bed, &[]).expect(1);
+    let ran = run(&bed, &[]).fails(1);
     says(&ran.stdout, "[one] one FAIL -> _fail");
     says(&ran.stderr, "orch reset ");
     assert_eq!(result(&bed, "one")["exit_code"], 7);
     assert_eq!(counts(&bed), ["one"]);
-    let ran = bed.orch(["resume", "last"]).run().expect(64);
+    let ran = bed.orch(["resume", "last"]).run().fails(64);
     says(&ran.stderr, "failed");
 }
 
@@ -172,11 +172,11 @@ fn a_gate_blocks_with_exit_4_and_opens_only_when_its_cause_is_gone() {
         counted("one", "true", "x", ""),
         counted("two", "true", "x", gate)
     ));
-    let ran = run(&bed, &[]).expect(4);
+    let ran = run(&bed, &[]).fails(4);
     says(&ran.stderr, "the file ready is missing");
     says(&ran.stderr, "orch resume ");
     for _ in 0..2 {
-        let ran = bed.orch(["resume", "last"]).run().expect(4);
+        let ran = bed.orch(["resume", "last"]).run().fails(4);
         says(&ran.stderr, "the file ready is missing");
     }
     let blocked = state(&bed);
@@ -189,7 +189,7 @@ fn a_gate_blocks_with_exit_4_and_opens_only_when_its_cause_is_gone() {
     says(&ran.stdout, "[two] two OK -> _end");
     assert_eq!(counts(&bed), ["one", "two"]);
     assert_eq!(state(&bed)["governance"]["blockedReason"], Value::Null);
-    let ran = bed.orch(["resume", "last"]).run().expect(64);
+    let ran = bed.orch(["resume", "last"]).run().fails(64);
     says(&ran.stderr, "succeeded, and that is final");
 }
 
@@ -200,7 +200,7 @@ fn an_ensures_that_fails_blocks_and_its_step_runs_once_more_after_resume() {
         "steps:\n{}",
         counted("one", "[ ! -e allow ] || touch made", "x", more)
     ));
-    says(&run(&bed, &[]).expect(4).stderr, "nothing was made");
+    says(&run(&bed, &[]).fails(4).stderr, "nothing was made");
     bed.write("allow", "");
     bed.orch(["resume", "last"]).run().expect(0);
     assert_eq!(counts(&bed), ["one", "one"]);
@@ -216,11 +216,11 @@ fn a_run_beside_a_watcher_is_worked_on_by_the_watcher_and_told_here() {
         counted("two", "exit 1", "x", "")
     ));
     let watcher = bed.watch(&[]);
-    let ran = run(&bed, &[]).expect(1);
+    let ran = run(&bed, &[]).fails(1);
     says(&ran.stdout, "[one] one OK -> two");
     says(&ran.stdout, "[two] two FAIL -> _fail");
     watcher.signal("TERM");
-    let watched = watcher.wait();
+    let watched = watcher.wait().expect(143);
     says(&watched.stdout, "[one] one OK -> two");
     assert_eq!(counts(&bed), ["one", "two"]);
 }
@@ -234,10 +234,11 @@ fn whoever_looks_at_a_run_while_it_is_worked_on_sees_it_whole() {
     let _watcher = bed.watch(&[]);
     let going = bed.orch(["run", "w"]).start();
     wait_for("the first step", || bed.count_lines("count") > 0);
-    while bed.count_lines("count") < 25 {
+    wait_for("the last step", || {
         bed.orch(["show", "last"]).run().expect(0);
         bed.orch(["status", "last", "--json"]).run().expect(0);
-    }
+        bed.count_lines("count") == 25
+    });
     let ran = going.wait().expect(0);
     assert_eq!(ran.stdout.lines().count(), 27, "{ran:?}");
 }
@@ -249,14 +250,13 @@ fn two_resumes_at_once_both_end_well_and_every_step_runs_once() {
         .collect();
     let gate = "  - name: gate\n    requires: [{check: 'exists(\"ready\")', reason: wait}]\n    command: [\"true\"]\n";
     let bed = bed(&format!("steps:\n{gate}{steps}"));
-    run(&bed, &[]).expect(4);
+    run(&bed, &[]).fails(4);
     bed.write("ready", "");
     let both: Vec<_> = (0..2)
         .map(|_| bed.orch(["resume", "last"]).start())
         .collect();
-    let ends: Vec<Ran> = both.into_iter().map(|one| one.wait()).collect();
-    for ran in &ends {
-        assert_eq!(ran.code(), 0, "{ends:#?}");
+    for one in both {
+        one.wait().expect(0);
     }
     assert_eq!(counts(&bed), ["s0", "s1", "s2", "s3", "s4", "s5"]);
     assert_eq!(state(&bed)["status"], "succeeded");
@@ -276,7 +276,7 @@ fn cancel_ends_the_agent_and_a_late_result_is_not_committed() {
         &bed.orch(["cancel", "last"]).run().expect(0).stdout,
         "cancelled",
     );
-    let ran = going.wait().expect(1);
+    let ran = going.wait().says("cancelled").expect(1);
     says(&ran.stderr, "was cancelled");
     bed.assert_nothing_runs();
     let state = state(&bed);
@@ -284,11 +284,11 @@ fn cancel_ends_the_agent_and_a_late_result_is_not_committed() {
     assert_eq!(state["metadata"]["status"], "cancelled");
     assert_eq!(state["step_results"]["slow"], Value::Null);
     assert!(!bed.has("after"));
-    bed.drain();
+    bed.drain().expect(0);
     assert!(!bed.has("after"));
     bed.orch(["audit", "last"]).run().expect(0);
-    bed.orch(["cancel", "last"]).run().expect(64);
-    bed.orch(["resume", "last"]).run().expect(64);
+    bed.orch(["cancel", "last"]).run().fails(64);
+    bed.orch(["resume", "last"]).run().fails(64);
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn reset_is_refused_while_a_step_is_worked_on_and_else_starts_over_with_the_log_
     bed.script("bob", &format!("{}; echo done", gate.wait_here(&bed)));
     let going = bed.orch(["run", "w"]).start();
     wait_for_started(&bed, 1);
-    let ran = bed.orch(["reset", "last"]).run().expect(75);
+    let ran = bed.orch(["reset", "last"]).run().fails(75);
     says(&ran.stderr, "`slow`");
     gate.let_through(1);
     going.wait().expect(0);
@@ -352,7 +352,7 @@ fn context_takes_the_type_of_its_default_and_unknown_keys_are_refused() {
         ("list=3", "a JSON list"),
         ("n", "K=V"),
     ] {
-        let ran = run(&bed, &["--context", pair]).expect(64);
+        let ran = run(&bed, &["--context", pair]).fails(64);
         says(&ran.stderr, told);
     }
     assert_eq!(bed.ls("inbox/w"), [""; 0], "nothing was started");
@@ -377,10 +377,10 @@ fn an_input_must_match_its_schema() {
         "specs/schemas/in.json",
         r#"{"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"], "additionalProperties": false}"#,
     );
-    says(&run(&bed, &[]).expect(64).stderr, "--input");
+    says(&run(&bed, &[]).fails(64).stderr, "--input");
     for bad in ["title: 5\n", "title: a\nother: b\n", "{}\n"] {
         fs::write(bed.outside.join("in.yaml"), bad).unwrap();
-        let ran = run(&bed, &["--input", "in.yaml"]).expect(65);
+        let ran = run(&bed, &["--input", "in.yaml"]).fails(65);
         says(&ran.stderr, "input");
     }
     assert_eq!(bed.ls("workspace"), [""; 0]);

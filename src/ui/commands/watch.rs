@@ -1,5 +1,6 @@
 //! `orch watch`: works on the tasks in the inboxes.
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -46,14 +47,19 @@ pub(super) fn run(root: Option<&Path>, words: &cli::Watch) -> Result<u8> {
         ..Options::default()
     };
     let live = Live::new(words.json);
-    if !words.json && !words.drain {
-        eprintln!(
-            "watching {} ({} at a time; Ctrl-C stops)",
-            clean_line(&root.inbox.path().display().to_string()),
-            count(usize::from(words.jobs), "task"),
-        );
-    }
-    let listener = move |notice: &Notice<'_>| live.print(notice);
+    let greeting = format!(
+        "watching {} ({} at a time; Ctrl-C stops)",
+        clean_line(&root.inbox.path().display().to_string()),
+        count(usize::from(words.jobs), "task"),
+    );
+    let json = words.json;
+    let listener = move |notice: &Notice<'_>| match notice {
+        Notice::Watching if !json => {
+            // A closed output is nobody's fault: then nobody reads.
+            let _ = writeln!(std::io::stderr().lock(), "{greeting}");
+        }
+        _ => live.print(notice),
+    };
     let ended = runtime::watch(&root, words.durability, options, Arc::new(listener))?;
     if !words.json {
         say_goodbye(&ended);

@@ -43,7 +43,8 @@ impl Live {
     fn print_line(&self, notice: &Notice<'_>) -> std::io::Result<()> {
         let (out, err) = (self.out, self.err);
         match notice {
-            Notice::Started { .. } => Ok(()),
+            // The command that watches says so itself: it knows where, and how many at a time.
+            Notice::Watching | Notice::Started { .. } => Ok(()),
             Notice::Finished { record } => {
                 writeln!(std::io::stdout().lock(), "{}", finished(record, out))
             }
@@ -104,6 +105,7 @@ impl Live {
 
     fn print_json(&self, notice: &Notice<'_>) -> std::io::Result<()> {
         let value = match notice {
+            Notice::Watching => json!({"event": "watching"}),
             Notice::Started {
                 target,
                 provider,

@@ -15,6 +15,7 @@ use crate::agents::process::Wake;
 use crate::disk::mailbox::{AgentListing, TASK};
 use crate::spec::task::{AgentName, TaskName};
 use crate::text::error::{Fault, Kind};
+use crate::work::notice::Notice;
 use crate::work::queue::Glance;
 use crate::work::recovery::Recovery;
 use crate::work::shared::Shared;
@@ -115,6 +116,7 @@ impl Scheduler {
         let mut watch = None;
         let mut bulk = false;
         let mut quiet_scans = 0;
+        let mut announced = self.ends();
         loop {
             if !bulk && self.options.poll.is_none() && watch.is_none() {
                 watch = self.watch_on();
@@ -158,6 +160,10 @@ impl Scheduler {
             if bulk {
                 watch = None;
             }
+            if !std::mem::replace(&mut announced, true) {
+                self.shared.reporter.say(&Notice::Watching);
+            }
+            self.recovery.tell_taken_over(&found.adopted);
             self.shared.queue.publish(found.turns, found.adopted);
             let ends = self.ends();
             quiet_scans = if quiet && self.shared.queue.glance().is_idle() {

@@ -125,8 +125,7 @@ fn an_escape_stops_the_run_and_nothing_is_written() {
         };
         fs::write(bed.outside.join("said"), &said).unwrap();
         // No handler catches it.
-        let ran = run(&bed);
-        assert_eq!(ran.code(), 2, "{said}: {ran:?}");
+        run(&bed).about(&said).fails(2);
         assert_eq!(state(&bed)["status"], "failed");
         assert_eq!(
             result(&bed, "keep")["error"]["kind"],
@@ -158,7 +157,7 @@ fn orchs_own_folders_are_no_place_for_printed_files() {
             json!({"files": {path: "x"}}).to_string(),
         )
         .unwrap();
-        run(&bed).expect(2);
+        run(&bed).fails(2);
         assert_eq!(
             result(&bed, "keep")["error"]["kind"],
             "SafetyViolation",
@@ -227,8 +226,10 @@ fn files_are_applied_once_however_often_orch_is_killed() {
         let fault = format!("kill:{point}:{nth}");
         bed.orch(["watch", "--drain"])
             .env("ORCH_FAULT", fault)
-            .run();
-        bed.drain().expect(0);
+            .run()
+            .about(&story)
+            .killed_or(0);
+        bed.drain().may_say(&["take over "]).expect(0);
         assert_eq!(
             result(&bed, "keep")["status"],
             "succeeded",

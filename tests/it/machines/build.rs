@@ -25,7 +25,7 @@ mod tests;
 use serde_json::{Value, json};
 
 use super::Stage;
-use crate::harness::{Orch, Ran};
+use crate::harness::{Ended, Program, Ran};
 
 /// The tests of most builds: they count themselves, and are content with one word.
 const CHECK: &str = "echo x >> tests; grep -qx good code.txt || { echo 'not good' >&2; exit 1; }";
@@ -48,7 +48,7 @@ impl Stage {
         self.spec(&["sh", "-c", CHECK])
     }
 
-    fn builds(&self, more: &[&str]) -> Orch {
+    fn builds(&self, more: &[&str]) -> Program {
         let words = ["run", "build", "--spec", "spec.json"];
         self.bed.orch(words.iter().chain(more))
     }
@@ -65,7 +65,7 @@ impl Stage {
 }
 
 /// The transitions that were made, `step>next`.
-fn path(ran: &Ran) -> String {
+fn path(ran: &Ended) -> String {
     let step = |line: &str| {
         let (step, next) = line
             .strip_prefix('[')?
@@ -208,8 +208,10 @@ fn every_transition_of_the_table() {
         for (step, answer) in case.answers {
             stage.answers(step, answer);
         }
-        let ran = stage.build(&["--max-retries", case.retries]);
-        assert_eq!(ran.code(), case.code, "{about}: {ran:#?}");
+        let ran = stage
+            .build(&["--max-retries", case.retries])
+            .about(about)
+            .comes_to(case.code);
         let wanted = case.path.replace("BEGIN", begin).replace("ROUND", round);
         assert_eq!(path(&ran), wanted, "{about}");
         assert_eq!(stage.tested(), case.tested, "{about}");
@@ -235,7 +237,7 @@ fn the_tests_run_once_more_than_there_are_retries() {
             .answers("patch", BAD);
         let ran = stage
             .build(&["--max-retries", &retries.to_string()])
-            .expect(1);
+            .fails(1);
         assert_eq!(stage.tested(), retries + 1);
         assert_eq!(stage.calls().len(), retries + 1, "{:?}", stage.calls());
         let left = format!("no retry is left (max_retries: {retries})");
@@ -304,8 +306,7 @@ fn every_form_of_a_patch_is_taken() {
             .checked()
             .answers("generate", BAD)
             .answers("patch", patch);
-        let ran = stage.build(&["--max-retries", "1"]);
-        assert_eq!(ran.code(), 0, "{form}: {ran:#?}");
+        stage.build(&["--max-retries", "1"]).about(form).expect(0);
         assert_eq!(
             std::fs::read_to_string(stage.file("code.txt")).unwrap(),
             "good\n",
@@ -327,8 +328,7 @@ fn a_patch_that_does_not_fit_changes_nothing() {
             .checked()
             .answers("generate", BAD)
             .answers("patch", patch);
-        let ran = stage.build(&[]);
-        assert_eq!(ran.code(), 1, "{patch}: {ran:#?}");
+        let ran = stage.build(&[]).about(patch).fails(1);
         assert!(
             path(&ran).ends_with("apply_patch>_fail"),
             "{patch}: {ran:#?}"

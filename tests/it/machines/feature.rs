@@ -29,7 +29,7 @@ mod plans;
 use serde_json::{Value, json};
 
 use super::Stage;
-use crate::harness::Ran;
+use crate::harness::{Ended, Ran};
 
 /// A stage on which everything goes well: one phase, one task, and every gate passes.
 fn stage() -> Stage {
@@ -113,13 +113,16 @@ fn start(stage: &Stage) -> Ran {
 
 /// Starts the run and approves its plan.
 fn approved(stage: &Stage) -> Ran {
-    start(stage).expect(4);
+    start(stage).fails(4);
     approve(stage)
 }
 
 /// Approves the plan, and goes on until it is done or somebody is asked.
 fn approve(stage: &Stage) -> Ran {
-    stage.orch(&["approve", "last", "plan"]);
+    stage
+        .orch(&["approve", "last", "plan"])
+        .says("no watcher is running")
+        .expect(0);
     resume(stage)
 }
 
@@ -129,12 +132,15 @@ fn resume(stage: &Stage) -> Ran {
 
 /// Answers the question, and goes on until somebody is asked again.
 fn reply(stage: &Stage, text: &str) -> Ran {
-    stage.orch(&["reply", "last", text]).expect(0);
+    stage
+        .orch(&["reply", "last", text])
+        .says("no watcher is running")
+        .expect(0);
     resume(stage)
 }
 
 /// Fails the test unless one of the checkpoints begins like this.
 #[track_caller]
-fn said(ran: &Ran, line: &str) {
+fn said(ran: &Ended, line: &str) {
     assert!(ran.stdout.contains(line), "no `{line}` in\n{}", ran.stdout);
 }

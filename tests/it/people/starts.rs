@@ -14,8 +14,10 @@ fn a_reply_to_a_finished_run_goes_on_at_its_follow_up() {
         )
     ));
     run(&bed).expect(0);
-    orch(&bed, &["reply", "last", " "]).expect(64);
-    let ran = orch(&bed, &["reply", "last", "one more thing"]).expect(0);
+    orch(&bed, &["reply", "last", " "]).fails(64);
+    let ran = orch(&bed, &["reply", "last", "one more thing"])
+        .says("no watcher is running")
+        .expect(0);
     has(&ran.stdout, &["goes on at step `more`"]);
     has(&ran.stderr, &["no watcher is running"]);
     assert_eq!(state(&bed)["status"], "running");
@@ -28,7 +30,7 @@ fn a_reply_to_a_finished_run_goes_on_at_its_follow_up() {
     });
     assert_eq!(counts(&bed), ["first", "more", "more"]);
     has(
-        &orch(&bed, &["log", "last"]).stdout,
+        &orch(&bed, &["log", "last"]).expect(0).stdout,
         &["reply OK -> more | by ana"],
     );
     audit(&bed);
@@ -42,16 +44,16 @@ fn a_singleton_goes_on_with_the_same_input_and_refuses_another() {
     ));
     fs::write(bed.outside.join("a.yaml"), "n: 1\n").unwrap();
     fs::write(bed.outside.join("b.yaml"), "n: 2\n").unwrap();
-    orch(&bed, &["run", "w", "--input", "a.yaml"]).expect(4);
+    orch(&bed, &["run", "w", "--input", "a.yaml"]).fails(4);
     let id = only_run(&bed);
-    let ran = orch(&bed, &["run", "w", "--input", "a.yaml"]).expect(4);
+    let ran = orch(&bed, &["run", "w", "--input", "a.yaml"]).fails(4);
     has(&ran.stderr, &[&id, "same input"]);
-    let ran = orch(&bed, &["run", "w", "--input", "b.yaml"]).expect(64);
+    let ran = orch(&bed, &["run", "w", "--input", "b.yaml"]).fails(64);
     has(&ran.stderr, &[&id, "{\"n\":1}", "{\"n\":2}", "orch resume"]);
     assert_eq!(only_run(&bed), id);
     assert_eq!(counts(&bed), ["write"]);
     orch(&bed, &["approve", "last", "plan"]).expect(0);
-    orch(&bed, &["run", "w", "--input", "b.yaml"]).expect(4);
+    orch(&bed, &["run", "w", "--input", "b.yaml"]).fails(4);
     assert_eq!(bed.ls("workspace").len(), 2);
 }
 
@@ -71,7 +73,7 @@ fn a_singleton_has_one_run_however_many_tasks_ask_for_it() {
         assert_eq!(bed.record(&format!("w/{name}"))["run"], id.as_str());
     }
     bed.drop_task("w", "other", input(2));
-    orch(&bed, &["watch", "--drain"]);
+    orch(&bed, &["watch", "--drain"]).expect(1);
     assert_eq!(bed.status("w/other"), "rejected");
     let told = bed.record("w/other")["error"].to_string();
     has(&told, &[&id, "one run at a time"]);

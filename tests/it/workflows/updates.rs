@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::crash::side_by_side;
+use crate::harness::shell;
 
 /// `one` is done, and `two` fails and blocks the run.
 const OLD: &str = "steps:
@@ -19,7 +20,7 @@ steps:
 
 fn blocked() -> Bed {
     let bed = bed(OLD);
-    run(&bed, &["please"]).expect(4);
+    run(&bed, &["please"]).fails(4);
     assert_eq!(counts(&bed), ["one", "two"]);
     bed
 }
@@ -40,9 +41,9 @@ fn log(bed: &Bed) -> String {
 fn a_run_goes_on_with_specs_as_they_are_now_and_the_log_says_so() {
     let bed = blocked();
     workflow(&bed, NEW);
-    bed.orch(["resume", "last"]).run().expect(4);
+    bed.orch(["resume", "last"]).run().fails(4);
     assert_eq!(counts(&bed), ["one", "two", "two"], "it is pinned");
-    let ran = update(&bed).expect(0);
+    let ran = update(&bed).says("goes on").expect(0);
     says(&ran.stderr, "it goes on with specs/ as it is now");
     assert_eq!(counts(&bed), ["one", "two", "two", "mended", "three world"]);
     let old = "files,lock,snapshots,spec,spec~1,state.json";
@@ -58,7 +59,7 @@ fn a_run_goes_on_with_specs_as_they_are_now_and_the_log_says_so() {
             .join(format!("workspace/{}/state.json", only_run(&bed))),
     )
     .unwrap();
-    bed.orch(["resume", "last"]).run().expect(64);
+    bed.orch(["resume", "last"]).run().fails(64);
     assert_eq!(state(&bed), before);
 }
 
@@ -86,20 +87,20 @@ fn what_does_not_fit_the_run_is_refused_and_nothing_is_changed() {
     let (before, logged) = (tree(&run_folder), log(&bed));
     for (text, code, why) in cases {
         bed.write("specs/w.yaml", &text);
-        let ran = update(&bed).expect(code);
+        let ran = update(&bed).fails(code);
         says(&ran.stderr, why);
         assert_eq!(tree(&run_folder), before, "{text}");
         assert_eq!(log(&bed), logged, "{text}");
     }
     fs::remove_file(bed.root.join("specs/w.yaml")).unwrap();
-    says(&update(&bed).expect(65).stderr, "there is no workflow `w`");
+    says(&update(&bed).fails(65).stderr, "there is no workflow `w`");
     assert_eq!(log(&bed), logged);
 }
 
 #[test]
 fn an_update_with_nothing_new_says_so_and_goes_on() {
     let bed = blocked();
-    let ran = update(&bed).expect(4);
+    let ran = update(&bed).fails(4);
     says(&ran.stderr, "specs/ has nothing new");
     assert_eq!(counts(&bed), ["one", "two", "two"]);
     assert!(!log(&bed).contains("spec_updated"));
@@ -112,7 +113,7 @@ fn a_run_that_is_over_has_no_use_for_another_spec() {
     run(&bed, &[]).expect(0);
     workflow(&bed, NEW);
     says(
-        &update(&bed).expect(64).stderr,
+        &update(&bed).fails(64).stderr,
         "succeeded, and that is final",
     );
 }
@@ -122,12 +123,12 @@ fn a_run_may_be_updated_again_and_back() {
     let bed = blocked();
     for _ in 0..2 {
         workflow(&bed, &OLD.replace("exit 3", "exit 4"));
-        update(&bed).expect(4);
+        update(&bed).fails(4);
         workflow(&bed, OLD);
-        update(&bed).expect(4);
+        update(&bed).fails(4);
     }
     workflow(&bed, NEW);
-    update(&bed).expect(0);
+    update(&bed).says("goes on").expect(0);
     let past = folder(&bed)
         .iter()
         .filter(|name| name.contains('~'))
@@ -139,16 +140,15 @@ fn a_run_may_be_updated_again_and_back() {
 #[test]
 fn a_pending_step_moves_to_the_inbox_that_the_new_spec_names() {
     let bed = bed(OLD);
-    let killed = bed
-        .orch(["run", "w"])
+    bed.orch(["run", "w"])
         .env("ORCH_FAULT", "kill:run.spawn:2")
-        .run();
-    assert!(killed.was_killed(), "{killed:?}");
+        .run()
+        .killed();
     workflow(
         &bed,
         "steps:\n  - {name: one, command: [\"true\"]}\n  - {name: two, provider: echo, prompt: said}\n",
     );
-    update(&bed).expect(0);
+    update(&bed).says("goes on").expect(0);
     assert_eq!(result(&bed, "two")["output"], "said");
     assert_eq!(bed.ls("inbox/shell"), [""; 0]);
     assert_eq!(counts(&bed), ["one"]);
@@ -159,23 +159,26 @@ fn a_pending_step_moves_to_the_inbox_that_the_new_spec_names() {
 fn a_question_stays_open_over_an_update() {
     let asked = "steps:\n  - {name: one, command: [echo, old], approval: plan}\n";
     let bed = bed(asked);
-    run(&bed, &[]).expect(4);
+    run(&bed, &[]).fails(4);
     let logged = log(&bed);
     workflow(&bed, "steps:\n  - {name: one, command: [echo, new]}\n");
-    let ran = update(&bed).expect(64);
+    let ran = update(&bed).fails(64);
     says(&ran.stderr, "a person is being asked for step `one`");
     assert_eq!(log(&bed), logged);
     let more =
         "  - {name: two, command: [sh, -c, 'echo two >> ../outside/count'], approval: more}\n";
     workflow(&bed, &format!("{asked}{more}"));
-    let ran = update(&bed).expect(4);
+    let ran = update(&bed).fails(4);
     says(&ran.stderr, "`plan` waits for approval");
     let gates = json!({"plan": false, "more": false});
     assert_eq!(state(&bed)["governance"]["approvals"], gates);
     for gate in ["plan", "more"] {
-        bed.orch(["approve", "last", gate]).run().expect(0);
+        bed.orch(["approve", "last", gate])
+            .run()
+            .may_say(&["no watcher is running"])
+            .expect(0);
         let code = if gate == "plan" { 4 } else { 64 };
-        bed.orch(["resume", "last"]).run().expect(code);
+        bed.orch(["resume", "last"]).run().fails(code);
     }
     assert_eq!(state(&bed)["status"], "succeeded");
     assert_eq!(counts(&bed), ["two"]);
@@ -194,7 +197,7 @@ fn a_run_that_is_being_worked_on_is_not_updated() {
     let running = bed.orch(["run", "w"]).start();
     wait_for_started(&bed, 1);
     workflow(&bed, "steps:\n  - {name: one, command: [\"true\"]}\n");
-    let ran = update(&bed).expect(75);
+    let ran = update(&bed).fails(75);
     says(&ran.stderr, "step `one`");
     gate.let_through(1);
     running.wait().expect(0);
@@ -212,11 +215,12 @@ fn a_watcher_that_has_the_run_at_hand_goes_on_with_the_new_spec() {
     workflow(&bed, NEW);
     bed.orch(["resume", "last", "--update-spec", "--detach"])
         .run()
+        .says("goes on")
         .expect(0);
     wait_for("the end", || state_if_there(&bed)["status"] == "succeeded");
     assert_eq!(counts(&bed), ["one", "two", "mended", "three world"]);
     watcher.signal("TERM");
-    watcher.wait();
+    watcher.wait().expect(143);
     bed.orch(["audit", "last"]).run().expect(0);
 }
 
@@ -237,18 +241,15 @@ fn the_specs_of_before_are_sealed_like_the_present_one() {
     side_by_side(&meddling, |(meddle, code)| {
         let bed = blocked();
         workflow(&bed, &OLD.replace("exit 3", "exit 4"));
-        update(&bed).expect(4);
+        update(&bed).fails(4);
         let script = format!("W=workspace/{}\n{meddle}", only_run(&bed));
-        let done = std::process::Command::new("sh")
-            .args(["-c", &script])
-            .current_dir(&bed.root)
-            .status();
-        assert!(done.unwrap().success(), "{meddle}");
+        shell(&script).current_dir(&bed.root).run().expect(0);
         let before = counts(&bed).len();
-        let audit = bed.orch(["audit", "last"]).run();
-        assert_eq!(audit.code(), 3, "{meddle}: {audit:?}");
-        let ran = bed.orch(["resume", "last"]).run();
-        assert_eq!(ran.code(), *code, "{meddle}: {ran:?}");
+        bed.orch(["audit", "last"]).run().about(meddle).expect(3);
+        bed.orch(["resume", "last"])
+            .run()
+            .about(meddle)
+            .fails(*code);
         assert_eq!(counts(&bed).len(), before, "{meddle}: it went on");
         assert_eq!(state(&bed)["status"], "failed", "{meddle}");
     });
@@ -281,17 +282,17 @@ fn an_update_killed_at_any_point_is_whole_or_has_not_been() {
         let ran = bed
             .orch(["resume", "last", "--update-spec", "--detach"])
             .env("ORCH_FAULT", format!("kill:{point}:{nth}"))
-            .run();
-        assert!(ran.was_killed() || ran.code() == 0, "{story}: {ran:?}");
+            .run()
+            .about(&story)
+            .noisy()
+            .killed_or(0);
         killed.fetch_add(
             usize::from(ran.was_killed()),
             std::sync::atomic::Ordering::Relaxed,
         );
-        let audit = bed.orch(["audit", "last"]).run();
-        assert_eq!(audit.code(), 0, "{story}: {audit:?}");
+        bed.orch(["audit", "last"]).run().about(&story).expect(0);
         // Whether it was adopted or not, the same command goes on from there.
-        let ran = update(&bed);
-        assert_eq!(ran.code(), 0, "{story}: {ran:?}");
+        update(&bed).about(&story).says("goes on").expect(0);
         assert_eq!(
             counts(&bed),
             ["one", "two", "mended", "three world"],

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use serde_json::json;
 
 use super::*;
+use crate::harness::End;
 
 /// Paths that lead out, or to where a model has no business.
 const OUT: [&str; 6] = [
@@ -16,8 +17,8 @@ const OUT: [&str; 6] = [
     "link/evil",
 ];
 
-fn stopped(stage: &Stage, story: &str, ran: &Ran) {
-    assert_eq!(ran.code(), 2, "{story}: {ran:#?}");
+fn stopped(stage: &Stage, story: &str, ran: Ran) {
+    ran.about(story).fails(2);
     let state = stage.state();
     assert_eq!(state["status"], "failed", "{story}");
     assert_eq!(state["error"]["kind"], "SafetyViolation", "{story}");
@@ -27,8 +28,7 @@ fn stopped(stage: &Stage, story: &str, ran: &Ran) {
     assert!(!std::path::Path::new("/tmp/orch-evil-of-a-build").exists());
     // Neither a resume nor another start brings it back to life.
     let id = stage.run_id();
-    let again = stage.orch(&["resume", &id]);
-    assert_eq!(again.code(), 2, "{story}: {again:#?}");
+    stage.orch(&["resume", &id]).about(story).fails(2);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_generated_path_that_leads_out_stops_the_build() {
             format!("#!/bin/sh\nln -s {outside} link\ncat <<'X'\n{files}\nX\n"),
         );
         let ran = stage.build(&[]);
-        stopped(&stage, path, &ran);
+        stopped(&stage, path, ran);
         assert!(!stage.file("code.txt").exists(), "{path}: all or nothing");
         assert_eq!(stage.tested(), 0, "{path}");
     }
@@ -64,7 +64,7 @@ fn a_patched_path_that_leads_out_stops_the_build() {
             .answers("generate", BAD)
             .answers("patch", &patch);
         let ran = stage.build(&[]);
-        stopped(&stage, &patch, &ran);
+        stopped(&stage, &patch, ran);
         assert_eq!(
             std::fs::read_to_string(stage.file("code.txt")).unwrap(),
             "bad\n"
@@ -85,7 +85,7 @@ fn a_file_that_is_a_link_is_not_written_through() {
     );
     stage.answers("generate", link);
     let ran = stage.build(&[]);
-    stopped(&stage, "a link in the place of a file", &ran);
+    stopped(&stage, "a link in the place of a file", ran);
     assert_eq!(std::fs::read_to_string(&kept).unwrap(), "mine");
 }
 
@@ -98,9 +98,8 @@ fn agents_and_tests_cannot_write_elsewhere_themselves() {
     );
     stage.spec(&["sh", "-c", &format!("{grab}; {CHECK}")]);
     stage.answers("generate", format!("#!/bin/sh\n{grab}\nprintf '{GOOD}'"));
-    let ran = stage.build(&[]);
     // Where the kernel cannot hold them, the comparison afterwards stops the build instead.
-    assert!([0, 2].contains(&ran.code()), "{ran:#?}");
+    let ran = stage.build(&[]).one_of(&[End::Code(0), End::Code(2)]);
     for place in ["specs/evil.yaml", "inbox/evil", "logs/evil"] {
         assert!(
             !stage.bed.has(place) || ran.code() == 2,
@@ -114,13 +113,12 @@ fn a_build_whose_folder_was_swapped_for_a_link_is_stopped() {
     let stage = Stage::new();
     stage.checked().answers("generate", BAD);
     stage.answers("patch", "#!/bin/sh\nexit 1");
-    stage.build(&[]).expect(1);
+    stage.build(&[]).fails(1);
     let id = stage.run_id();
     stage.orch(&["reset", &id]).expect(0);
     let files = stage.bed.root.join("workspace").join(&id).join("files");
     std::fs::remove_dir_all(&files).unwrap();
     symlink(&stage.bed.outside, &files).unwrap();
-    let ran = stage.orch(&["resume", &id]);
-    assert_ne!(ran.code(), 0, "{ran:#?}");
+    let ran = stage.orch(&["resume", &id]).fails_somehow();
     assert!(!stage.bed.outside.join("code.txt").exists(), "{ran:#?}");
 }

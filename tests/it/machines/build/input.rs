@@ -19,7 +19,7 @@ fn a_specification_is_yaml_or_json() {
         r#"{"name": "word", "description": "a good word", "test": ["grep", "-qx", "good", "code.txt"]}"#,
     ] {
         let (_, ran) = given(text);
-        assert_eq!(ran.code(), 0, "{text}: {ran:#?}");
+        ran.about(text).expect(0);
     }
 }
 
@@ -47,8 +47,7 @@ fn a_specification_that_does_not_fit_is_refused_with_its_place() {
     ];
     for (text, part) in cases {
         let (stage, ran) = given(&text);
-        assert_eq!(ran.code(), 65, "{text}: {ran:#?}");
-        assert!(ran.stderr.contains(part), "{text}: {ran:#?}");
+        ran.about(&text).says(part).expect(65);
         assert_eq!(stage.bed.ls("workspace").len(), 0, "{text}: nothing began");
         assert!(stage.calls().is_empty(), "{text}");
     }
@@ -57,10 +56,11 @@ fn a_specification_that_does_not_fit_is_refused_with_its_place() {
 #[test]
 fn a_build_without_a_specification_is_bad_usage() {
     let stage = Stage::new();
-    let ran = stage.orch(&["run", "build", "a good word"]).expect(64);
+    let ran = stage.orch(&["run", "build", "a good word"]).fails(64);
     assert!(ran.stderr.contains("needs an input"), "{ran:?}");
-    let ran = stage.orch(&["run", "build", "--spec", "nowhere.yaml"]);
-    assert_ne!(ran.code(), 0);
+    let ran = stage
+        .orch(&["run", "build", "--spec", "nowhere.yaml"])
+        .fails_somehow();
     assert!(ran.stderr.contains("nowhere.yaml"), "{ran:?}");
 }
 
@@ -73,7 +73,10 @@ fn retries_are_clamped_and_that_is_told() {
             .checked()
             .answers("generate", BAD)
             .answers("patch", GOOD);
-        let ran = stage.build(&["--max-retries", asked]).expect(0);
+        let ran = stage
+            .build(&["--max-retries", asked])
+            .says("warning: ")
+            .expect(0);
         let told = format!("warning: `context.max_retries` is {asked}; {taken} is taken instead");
         assert!(ran.stderr.contains(&told), "{ran:#?}");
         assert_eq!(stage.state()["state"]["max_retries"], taken);
@@ -100,7 +103,7 @@ fn a_build_that_is_dropped_as_a_file_is_told_the_same() {
     stage.answers("generate", GOOD);
     let task = "---\nworkflow: build\ncontext: {max_retries: 99}\ninput: {name: w, description: d, test: [grep, -qx, good, code.txt]}\n---\n";
     stage.bed.drop_task("build", "x", task);
-    let ran = stage.bed.drain().expect(0);
+    let ran = stage.bed.drain().speaks().expect(0);
     assert!(
         ran.stderr
             .contains("`context.max_retries` is 99; 50 is taken instead"),

@@ -22,12 +22,9 @@ fn ended(stage: &Stage, running: Running, signal: &str) {
     running.signal(signal);
     let ran = running.wait();
     match signal {
-        "KILL" => assert!(ran.was_killed(), "{ran:#?}"),
-        _ => {
-            assert_eq!(ran.code(), 130, "{ran:#?}");
-            assert!(ran.stderr.contains("orch resume"), "{ran:#?}");
-        }
-    }
+        "KILL" => ran.killed(),
+        _ => ran.says("orch resume").expect(130),
+    };
     assert_eq!(stage.state()["status"], "running");
     std::fs::remove_file(stage.file("here")).unwrap();
     stage.bed.assert_nothing_runs();
@@ -42,7 +39,7 @@ fn in_generating(signal: &str) {
     let running = underway(&stage, &[]);
     assert_eq!(stage.state()["metadata"]["currentPhase"], "GENERATING");
     ended(&stage, running, signal);
-    let ran = stage.build(&[]).expect(0);
+    let ran = stage.build(&[]).says("goes on").expect(0);
     assert!(ran.stderr.contains("it goes on"), "{ran:#?}");
     assert_eq!(
         stage.calls(),
@@ -60,7 +57,7 @@ fn in_testing(signal: &str) {
     let running = underway(&stage, &["--max-retries", "1"]);
     assert_eq!(stage.state()["metadata"]["currentPhase"], "TESTING");
     ended(&stage, running, signal);
-    let ran = stage.build(&[]).expect(0);
+    let ran = stage.build(&[]).says("goes on").expect(0);
     assert_eq!(
         stage.calls(),
         ["generate", "patch"],
@@ -90,8 +87,7 @@ fn in_patching(signal: &str, landed: bool) {
     let kept = stage.state();
     assert_eq!(kept["metadata"]["currentPhase"], "PATCHING");
     assert_eq!(kept["state"], state["state"], "preserved as it was");
-    let ran = stage.build(&[]);
-    assert_eq!(ran.code(), i32::from(!landed), "{ran:#?}");
+    let ran = stage.build(&[]).says("goes on").expect(i32::from(!landed));
     let end = if landed { "_end" } else { "_fail" };
     assert!(
         path(&ran).ends_with(&format!("patch>test test>{end}")),
@@ -146,12 +142,13 @@ fn a_crash_while_a_patch_is_written_leaves_no_half_of_it() {
         let patch = json!({"files": {"code.txt": "good\n", "second": "x\n", "third": "y\n"}});
         stage.answers("patch", patch.to_string());
         // The first of its kind wrote what was generated.
-        let ran = stage
+        stage
             .builds(&[])
             .env("ORCH_FAULT", format!("kill:{point}:2"))
-            .run();
-        assert!(ran.was_killed(), "{point}: {ran:#?}");
-        stage.build(&[]).expect(0);
+            .run()
+            .about(point)
+            .killed();
+        stage.build(&[]).says("goes on").expect(0);
         assert_eq!(stage.calls(), ["generate", "patch"], "{point}");
         assert!(
             stage.file("second").exists() && stage.file("third").exists(),
@@ -170,11 +167,11 @@ fn an_unfinished_build_goes_on_or_is_named() {
     let running = underway(&stage, &["--max-retries", "3"]);
     // What is being worked on is not started over.
     let id = stage.run_id();
-    let ran = stage.orch(&["reset", &id]).expect(75);
+    let ran = stage.orch(&["reset", &id]).fails(75);
     assert!(ran.stderr.contains("being worked on"), "{ran:#?}");
     ended(&stage, running, "INT");
     stage.spec_with(json!({"name": "another", "description": "d", "test": ["true"]}));
-    let ran = stage.build(&[]).expect(64);
+    let ran = stage.build(&[]).fails(64);
     for part in [
         id.as_str(),
         "\"word\"",
@@ -186,7 +183,10 @@ fn an_unfinished_build_goes_on_or_is_named() {
     }
     assert_eq!(stage.run_id(), id, "nothing began");
     stage.checked();
-    let ran = stage.build(&["--max-retries", "7"]).expect(0);
+    let ran = stage
+        .build(&["--max-retries", "7"])
+        .says("warning: ")
+        .expect(0);
     assert!(ran.stderr.contains("`max_retries` stays 3"), "{ran:#?}");
     // A build that has ended is no hindrance.
     stage.spec_with(json!({"name": "another", "description": "d", "test": ["true"]}));
@@ -235,8 +235,9 @@ fn a_corrupted_build_is_failed_with_the_reason() {
             let ran = match resumes {
                 true => stage.orch(&["resume", &id]),
                 false => stage.build(&[]),
-            };
-            assert_eq!(ran.code(), 3, "{what}: {ran:#?}");
+            }
+            .about(what)
+            .fails(3);
             assert!(ran.stderr.contains("error: "), "{what}: {ran:#?}");
             assert_eq!(stage.calls(), ["generate"], "{what}: nothing ran");
             let state = stage.state();
@@ -256,7 +257,7 @@ fn a_torn_or_lost_state_is_made_anew_from_the_log() {
             Some(text) => std::fs::write(path, text).unwrap(),
             None => std::fs::remove_file(path).unwrap(),
         }
-        let ran = stage.build(&[]).expect(0);
+        let ran = stage.build(&[]).says("goes on").expect(0);
         assert!(ran.stderr.contains(&id), "{ran:#?}");
         assert_eq!(stage.run_id(), id);
         assert_eq!(stage.calls(), ["generate", "generate"]);

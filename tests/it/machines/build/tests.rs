@@ -70,11 +70,11 @@ fn tests_run_in_the_folder_of_the_build_and_are_captured() {
 fn a_test_that_takes_too_long_fails_the_build() {
     let stage = Stage::new();
     stage.spec_with(json!({
-        "name": "n", "description": "d", "timeout_sec": 1,
+        "name": "n", "description": "d", "timeout_sec": 3,
         "test": ["sh", "-c", "echo x >> tests; echo waiting >&2; sleep 600"],
     }));
     stage.answers("generate", GOOD);
-    let ran = stage.build(&[]).expect(1);
+    let ran = stage.build(&[]).fails(1);
     assert!(path(&ran).ends_with("keep>test test>_fail"), "{ran:#?}");
     assert!(ran.stderr.contains("time limit"), "{ran:#?}");
     assert_eq!(stage.tested(), 1);
@@ -99,7 +99,7 @@ fn the_time_limit_is_five_minutes_and_at_most_ten() {
     stage
         .spec_with(json!({"name": "n", "description": "d", "test": ["true"], "timeout_sec": 9999}));
     stage.answers("generate", GOOD);
-    let ran = stage.build(&[]).expect(0);
+    let ran = stage.build(&[]).says("warning: ").expect(0);
     let told = "warning: `input.timeout_sec` is 9999; 600 is taken instead";
     assert!(ran.stderr.contains(told), "{ran:#?}");
 }
@@ -115,8 +115,7 @@ fn every_exit_code_but_zero_is_a_failing_test() {
             &format!("grep -qx good code.txt || exit {code}"),
         ]);
         stage.answers("generate", BAD).answers("patch", GOOD);
-        let ran = stage.build(&["--max-retries", "1"]);
-        assert_eq!(ran.code(), 0, "{code}: {ran:#?}");
+        stage.build(&["--max-retries", "1"]).about(code).expect(0);
         let prompt = stage.prompt("patch", 1);
         assert!(prompt.contains(&format!("exit code {code}.")), "{prompt}");
     }
@@ -128,7 +127,7 @@ fn tests_that_cannot_be_started_fail_the_build_at_once() {
     stage
         .spec(&["no-such-program-anywhere"])
         .answers("generate", GOOD);
-    let ran = stage.build(&[]).expect(1);
+    let ran = stage.build(&[]).fails(1);
     assert!(path(&ran).ends_with("test>_fail"), "{ran:#?}");
     assert!(ran.stderr.contains("no-such-program-anywhere"), "{ran:#?}");
     assert_eq!(stage.calls(), ["generate"]);

@@ -66,7 +66,7 @@ fn the_third_failure_is_put_before_a_person_who_may_try_again_skip_or_stop() {
             json!({"status": "FAIL", "failing": ["02"], "summary": format!("test {count} is red")});
         stage.answers(&format!("quality.{count}"), failed.to_string());
     }
-    let ran = approved(&stage).expect(4);
+    let ran = approved(&stage).fails(4);
     said(
         &ran,
         r#"[4b] quality FAIL -> escalate | PHASE 1 | Tasks 01-02: ["02"] failed, and no fix is left without a person: test 3 is red"#,
@@ -112,10 +112,10 @@ try it with a queue
         ),
         (2, 2, 3)
     );
-    stage.orch(&["approve", "last", "plan"]).expect(64);
-    stage.orch(&["reply", "last", "do as you like"]).expect(64);
+    stage.orch(&["approve", "last", "plan"]).fails(64);
+    stage.orch(&["reply", "last", "do as you like"]).fails(64);
     // Once more, with the words of the person: two more fixes, then he is asked again.
-    reply(&stage, "retry with a mutex").expect(4);
+    reply(&stage, "retry with a mutex").fails(4);
     assert!(stage.prompt("analyse", 3).contains("retry with a mutex"));
     assert_eq!(
         (
@@ -159,14 +159,15 @@ fn a_person_may_stop_at_the_third_failure() {
     stage
         .answers("quality", gate(&["01"]))
         .answers("analyse", analysed(&["01"], "again"));
-    approved(&stage).expect(4);
+    approved(&stage).fails(4);
     stage
         .orch(&["reply", "last", "stop it is not worth it"])
+        .speaks()
         .expect(0);
     assert_eq!(stage.state()["status"], "failed");
     assert!(stage.file("tasks/MASTER_PLAN.md").exists());
     assert!(!stage.file("SUMMARY.md").exists());
-    stage.orch(&["reply", "last", "and now?"]).expect(64);
+    stage.orch(&["reply", "last", "and now?"]).fails(64);
 }
 
 #[test]
@@ -201,7 +202,7 @@ fn gates_and_analyses_that_contradict_themselves_block() {
             .answers("plan", planned(&[&[("01", ""), ("02", "")]]))
             .answers("quality", gate(&["01"]))
             .answers(step, answer);
-        let ran = approved(&stage).expect(4);
+        let ran = approved(&stage).fails(4);
         let told_all = ran.stdout + &ran.stderr;
         assert!(told_all.contains(told), "{answer}: {told_all}");
         assert!(
@@ -223,7 +224,7 @@ fn an_analysis_that_leaves_a_task_out_runs_again_on_resume() {
         .answers("quality.1", gate(&["01", "02"]))
         .answers("analyse.1", analysed(&["01"], "one of them"))
         .answers("analyse", analysed(&["01", "02"], "both"));
-    approved(&stage).expect(4);
+    approved(&stage).fails(4);
     let reason = stage.state()["governance"]["blockedReason"].to_string();
     assert!(reason.contains("leaves out a task that fails"), "{reason}");
     stage.orch(&["resume", "last"]).expect(0);

@@ -93,7 +93,7 @@ fn three_fix_phases_at_most_then_a_person_decides() {
     // Each time the planner prints the plan as it is, with one phase more.
     let script = "#!\ncd workspace/*/files/tasks; n=$(ls 0*.md | wc -l); m=$((n + 1))\nprintf '\\n## Phase %s: mend\\n**Status**: Pending\\n\\n- [ ] 0%s: mend (`0%s-t.md`)\\n' $m $m $m >> MASTER_PLAN.md\necho \"# Task 0$m\" > 0$m-t.md; echo done\n";
     stage.answers("fix_phase", script);
-    let ran = approved(&stage).expect(4);
+    let ran = approved(&stage).fails(4);
     said(
         &ran,
         "[5b] review FAIL -> escalate_validation | after three fix phases",
@@ -110,7 +110,7 @@ fn three_fix_phases_at_most_then_a_person_decides() {
         ran.stderr.contains("## Escalation Required") && ran.stderr.contains("it is ugly"),
         "{ran:?}"
     );
-    stage.orch(&["reply", "last", "whatever"]).expect(64);
+    stage.orch(&["reply", "last", "whatever"]).fails(64);
     let ran = reply(&stage, "accept beauty is not everything").expect(0);
     said(&ran, "[6] complete OK -> keep_summary");
     assert_eq!(
@@ -126,12 +126,12 @@ fn a_person_may_send_the_validation_back_or_stop_it() {
     stage.answers("validate", validated(&["it is slow"]));
     let script = "#!\ncd workspace/*/files/tasks; n=$(ls 0*.md | wc -l); m=$((n + 1))\nprintf '\\n## Phase %s: mend\\n**Status**: Pending\\n\\n- [ ] 0%s: mend (`0%s-t.md`)\\n' $m $m $m >> MASTER_PLAN.md\necho \"# Task 0$m\" > 0$m-t.md; echo done\n";
     stage.answers("fix_phase", script);
-    let ran = approved(&stage).expect(4);
+    let ran = approved(&stage).fails(4);
     said(
         &ran,
         "[5a] validate FAIL -> escalate_validation | after three fix phases: validation FAIL",
     );
-    reply(&stage, "retry with an index").expect(4);
+    reply(&stage, "retry with an index").fails(4);
     assert!(stage.prompt("fix_phase", 4).contains("retry with an index"));
     // Three more, and then it is asked again; neither 5b nor 6 has come.
     assert_eq!(
@@ -142,7 +142,10 @@ fn a_person_may_send_the_validation_back_or_stop_it() {
         ),
         (6, 0, 0)
     );
-    stage.orch(&["reply", "last", "stop it is slow"]).expect(0);
+    stage
+        .orch(&["reply", "last", "stop it is slow"])
+        .speaks()
+        .expect(0);
     assert_eq!(stage.state()["status"], "failed");
     assert!(!stage.file("SUMMARY.md").exists());
 }
@@ -212,7 +215,7 @@ fn each_agent_is_told_its_own_part_of_the_checks() {
 fn without_what_was_learnt_nothing_is_complete() {
     let stage = stage();
     stage.answers("complete", r#"{"files": {"SUMMARY.md": "done"}}"#);
-    approved(&stage).expect(4);
+    approved(&stage).fails(4);
     let reason = stage.state()["governance"]["blockedReason"].to_string();
     assert!(reason.contains("there is no LEARNINGS.md"), "{reason}");
     std::fs::write(stage.file("LEARNINGS.md"), "by hand").unwrap();
@@ -228,7 +231,7 @@ fn validations_that_contradict_themselves_block() {
     ] {
         let stage = stage();
         stage.answers("validate", answer.to_string());
-        let ran = approved(&stage).expect(4);
+        let ran = approved(&stage).fails(4);
         assert!(ran.stderr.contains("the JSON does not match"), "{ran:?}");
         assert_eq!(
             (calls_of(&stage, "fix_phase"), calls_of(&stage, "complete")),
@@ -246,7 +249,7 @@ fn estimate(files: &[&str], clear: bool, new_feature: bool) -> String {
 #[test]
 fn a_follow_up_is_routed_by_the_table_not_by_the_agent() {
     let stage = stage();
-    stage.orch(&["reply", "last", "more"]).expect(64);
+    stage.orch(&["reply", "last", "more"]).fails(64);
     approved(&stage).expect(0);
     let cases = [
         (
@@ -286,9 +289,10 @@ fn a_follow_up_is_routed_by_the_table_not_by_the_agent() {
         );
         stage
             .orch(&["reply", "last", "and a second flag"])
+            .says("no watcher is running")
             .expect(0);
         let lightweight = planner == "fix_phase";
-        let ran = resume(&stage).expect(if lightweight { 0 } else { 4 });
+        let ran = resume(&stage).comes_to(if lightweight { 0 } else { 4 });
         said(&ran, line);
         if !lightweight {
             // It is approved anew; what was approved before does not count.

@@ -66,7 +66,7 @@ fn a_plan_with_faults_is_not_put_before_a_person_and_goes_on_when_it_is_mended()
     let master = files["MASTER_PLAN.md"].as_str().unwrap().to_owned();
     files["MASTER_PLAN.md"] = json!(master + "- [ ] 04: again (`04-t.md`)\n");
     stage.answers("plan", plan.to_string());
-    let ran = start(&stage).expect(4);
+    let ran = start(&stage).fails(4);
     for fault in ["03-t.md", "`04` is listed twice", "in a cycle: 01, 02"] {
         assert!(ran.stderr.contains(fault), "{fault}: {}", ran.stderr);
     }
@@ -75,14 +75,14 @@ fn a_plan_with_faults_is_not_put_before_a_person_and_goes_on_when_it_is_mended()
     let file = stage.file("tasks/MASTER_PLAN.md");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("- [ ] 04: again (`04-t.md`)\n", "")).unwrap();
-    let ran = resume(&stage).expect(4);
+    let ran = resume(&stage).fails(4);
     assert!(
         !ran.stderr.contains("listed twice") && ran.stderr.contains("03-t.md"),
         "{ran:?}"
     );
     fs::write(stage.file("tasks/01-t.md"), "# Task 01\n").unwrap();
     fs::write(stage.file("tasks/03-t.md"), "# Task 03\n").unwrap();
-    let ran = resume(&stage).expect(4);
+    let ran = resume(&stage).fails(4);
     assert!(ran.stderr.contains("`plan` waits for approval"), "{ran:?}");
     assert_eq!(stage.calls(), ["clarify", "plan"]);
     approve(&stage).expect(0);
@@ -146,8 +146,7 @@ fn nobody_but_orch_ticks_a_box_or_changes_what_was_approved() {
         if step == "analyse" {
             stage.answers("quality.1", gate(&["01"]));
         }
-        let ran = approved(&stage);
-        assert_eq!(ran.code(), 4, "{step}: {answer}: {ran:?}");
+        approved(&stage).about(format!("{step}: {answer}")).fails(4);
         let reason = stage.state()["governance"]["blockedReason"].to_string();
         assert!(reason.contains(told), "{answer}: {reason}");
         assert!(
@@ -176,7 +175,7 @@ fn a_plan_that_comes_ticked_is_no_plan() {
         "plan",
         planned(&[&[("01", "")], &[("02", "")]]).replace("[ ] 01", "[x] 01"),
     );
-    let ran = start(&stage).expect(4);
+    let ran = start(&stage).fails(4);
     assert!(ran.stderr.contains("only orch may do that"), "{ran:?}");
     assert_eq!(stage.bed.ls("inbox/human"), Vec::<String>::new());
     // What to type stands there: the box is emptied by hand, and it goes on.
@@ -184,7 +183,7 @@ fn a_plan_that_comes_ticked_is_no_plan() {
     let file = stage.file("tasks/MASTER_PLAN.md");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("[x] 01", "[ ] 01")).unwrap();
-    let ran = resume(&stage).expect(4);
+    let ran = resume(&stage).fails(4);
     said(&ran, "[2] check_plan OK -> approve_plan");
 }
 

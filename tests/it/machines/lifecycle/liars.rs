@@ -51,7 +51,7 @@ fn what_an_agent_may_not_touch_blocks_the_run() {
         let honest = phase("architecture").honest();
         let lie = format!("#!\n{EDIT}{lie}\n{}", &honest[3..]);
         stage.answers("architecture.1", lie);
-        let ran = begin(&stage).expect(4);
+        let ran = begin(&stage).fails(4);
         has(&ran.stderr, &[named]);
         is_blocked(&stage, "architecture", named);
         let state = stage.state();
@@ -60,11 +60,11 @@ fn what_an_agent_may_not_touch_blocks_the_run() {
             assert_eq!(state["governance"]["approvals"][phase.part], false);
         }
         // Nothing is asked, so nobody approves it by mistake.
-        stage.orch(&["approve", "last", "architecture"]).expect(64);
-        stage.bed.drain();
+        stage.orch(&["approve", "last", "architecture"]).fails(64);
+        stage.bed.drain().expect(0);
         assert_eq!(stage.calls(), ["architecture"]);
         // It gets another chance when a person says so.
-        stage.orch(&["resume", "last"]).expect(4);
+        stage.orch(&["resume", "last"]).fails(4);
         is_blocked(&stage, "architecture", "`architecture` waits for approval");
         stage.orch(&["audit", "last"]).expect(0);
     });
@@ -100,14 +100,14 @@ fn an_answer_that_is_not_what_was_asked_for_changes_nothing() {
     side_by_side(&PRINTED, |answer| {
         let stage = honest();
         stage.answers("architecture.1", phase("architecture").says(answer));
-        begin(&stage).expect(4);
+        begin(&stage).fails(4);
         is_blocked(
             &stage,
             "architecture",
             "the architecture blueprint is not approved",
         );
         assert_eq!(stage.state()["state"], initial(), "{answer}");
-        stage.orch(&["resume", "last"]).expect(4);
+        stage.orch(&["resume", "last"]).fails(4);
         is_blocked(&stage, "architecture", "`architecture` waits for approval");
     });
 }
@@ -127,11 +127,11 @@ fn an_unknown_status_word_is_no_success() {
         let edit = format!("{EDIT}edit '/\"{}\": {{/,/}}/ s/{from}/{word}/'", own.part);
         let script = format!("{}\n{edit}\n", own.says("done"));
         stage.answers(&format!("{step}.1"), script);
-        reach(&stage, step).expect(4);
+        reach(&stage, step).fails(4);
         assert_eq!(stage.state()["state"][own.part]["status"], *word);
         assert_eq!(stage.state()["metadata"]["status"], "blocked");
-        stage.orch(&["approve", "last", step]).expect(64);
-        stage.orch(&["resume", "last"]).expect(4);
+        stage.orch(&["approve", "last", step]).fails(64);
+        stage.orch(&["resume", "last"]).fails(4);
         is_blocked(&stage, step, &waits(own));
     });
 }
@@ -147,11 +147,11 @@ fn a_part_that_is_gone_is_not_approved() {
         "architecture.1",
         format!("{}\n{EDIT}{script}\n", own.says("done")),
     );
-    begin(&stage).expect(4);
+    begin(&stage).fails(4);
     let reason = "not every architecture diagram is approved: ";
     is_blocked(&stage, "architecture", reason);
     is_blocked(&stage, "architecture", "diagrams");
-    stage.orch(&["resume", "last"]).expect(4);
+    stage.orch(&["resume", "last"]).fails(4);
     is_blocked(&stage, "architecture", &waits(own));
 }
 
@@ -167,7 +167,7 @@ fn writes(path: &str, settings: &str, reason: &str) {
         &honest[3..]
     );
     stage.answers("architecture.1", script);
-    begin(&stage).expect(4);
+    begin(&stage).fails(4);
     is_blocked(&stage, "architecture", reason);
     assert_eq!(stage.bed.read("specs/lifecycle.yaml"), specs);
     assert_eq!(stage.state()["state"], initial());
@@ -208,7 +208,7 @@ fn an_agent_that_uses_orch_itself_moves_nothing() {
             &honest[3..]
         );
         stage.answers("architecture", script);
-        begin(&stage).expect(4);
+        begin(&stage).fails(4);
         is_blocked(&stage, "architecture", "`architecture` waits for approval");
         let state = stage.state();
         assert_eq!(state["governance"]["approvals"]["architecture"], false);
