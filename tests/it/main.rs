@@ -20,7 +20,7 @@
 //! - `process`: the process room seen from outside: the guard, descriptors, signals
 //! - `providers`: the real programs, played by scripts: answers, refusals, flags, prompts
 //! - `readers`: what every reader promises about any bytes; shared with the fuzz targets
-//! - `readme`: what the README shows and lists
+
 //! - `rules`: the tables of rules in `tests/fixtures/rules/`, each held by tests that there are
 //! - `runs`: workflows through the mailbox, killed anywhere
 //! - `scale`: many tasks: all done, in order, in bounded memory
@@ -41,6 +41,7 @@ mod chains;
 mod confine;
 mod crash;
 mod documents;
+mod docs;
 mod dropping;
 mod escapes;
 mod folders;
@@ -54,7 +55,7 @@ mod process;
 mod props;
 mod providers;
 mod readers;
-mod readme;
+
 mod rules;
 mod runs;
 mod scale;

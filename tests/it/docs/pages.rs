@@ -1,0 +1,1 @@
+//! What the pages are: short where they must be, linked, and with the program's own pictures.

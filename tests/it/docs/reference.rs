@@ -1,0 +1,1 @@
+//! What the reference lists is what the program has.
