@@ -9,6 +9,7 @@
 //! A page without `orch init` starts in a root that was made with `--provider echo`. `reference` has
 //! the tests of what pages list.
 
+mod json;
 mod pages;
 mod reference;
 
@@ -43,7 +44,9 @@ fn page(path: &str) -> String {
 fn all_pages() -> Vec<String> {
     let docs = names(&repository().join("docs"));
     let docs = docs.iter().map(|name| format!("docs/{name}"));
-    std::iter::once("README.md".to_owned()).chain(docs).collect()
+    std::iter::once("README.md".to_owned())
+        .chain(docs)
+        .collect()
 }
 
 /// Something that a page shows.
@@ -88,8 +91,12 @@ fn commands(block: &[&str]) -> Vec<Shown> {
     for text in block {
         match (text.strip_prefix("$ "), all.last_mut()) {
             (Some(line), _) => {
-                let comment = COMMENT.captures(line).map_or("", |found| found.get(1).unwrap().as_str());
-                let code = CODE.captures(comment).map_or(0, |found| found[1].parse().unwrap());
+                let comment = COMMENT
+                    .captures(line)
+                    .map_or("", |found| found.get(1).unwrap().as_str());
+                let code = CODE
+                    .captures(comment)
+                    .map_or(0, |found| found[1].parse().unwrap());
                 all.push(Shown::Command {
                     line: COMMENT.replace(line, "").into_owned(),
                     code,
@@ -136,7 +143,10 @@ impl Home {
         let path = std::env::var("PATH").unwrap();
         let ran = Command::new("sh")
             .arg("-c")
-            .arg(format!("exec 2>&1\n{line}\ncode=$?\npwd > {}/cwd\nexit $code", base.display()))
+            .arg(format!(
+                "exec 2>&1\n{line}\ncode=$?\npwd > {}/cwd\nexit $code",
+                base.display()
+            ))
             .current_dir(&self.folder)
             .env("PATH", format!("{}:{path}", base.join("bin").display()))
             .env("HOME", base.join("home"))
@@ -196,7 +206,11 @@ impl Home {
                 let printed: Vec<String> = self.steady(&said).lines().map(str::to_owned).collect();
                 let wanted: Vec<String> = prints.iter().map(|text| self.steady(text)).collect();
                 let fits = prints.is_empty() || matches(&wanted, &printed);
-                assert!(fits, "$ {line}\nis to print\n{}\nand prints\n{said}", prints.join("\n"));
+                assert!(
+                    fits,
+                    "$ {line}\nis to print\n{}\nand prints\n{said}",
+                    prints.join("\n")
+                );
             }
         }
     }
@@ -230,7 +244,10 @@ fn play(path: &str) {
     }
     if home.folder.join("specs/orch.yaml").exists() {
         let (code, said) = home.run("orch check");
-        assert_eq!(code, 0, "{path}: a workflow that it shows is not valid\n{said}");
+        assert_eq!(
+            code, 0,
+            "{path}: a workflow that it shows is not valid\n{said}"
+        );
     }
 }
 
@@ -244,7 +261,10 @@ fn a_page_is_played_as_it_is_written() {
     assert_eq!(home.folder, Path::new("/tmp"));
     home.folder = home.base();
     home.play(&all[3]);
-    assert_eq!(fs::read_to_string(home.base().join("a/b.yaml")).unwrap(), "k: v\n");
+    assert_eq!(
+        fs::read_to_string(home.base().join("a/b.yaml")).unwrap(),
+        "k: v\n"
+    );
     let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
     for (wanted, printed, fits) in [
         ("a\n...\nd", "a\nb\nc\nd", true),

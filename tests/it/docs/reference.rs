@@ -37,7 +37,9 @@ const PAGE: &str = "docs/reference.md";
 pub(super) fn table(text: &str, heading: &str, nth: usize) -> Vec<Vec<String>> {
     let below = text
         .lines()
-        .skip_while(|line| line.trim_start_matches('#').trim_start() != heading || !line.starts_with('#'))
+        .skip_while(|line| {
+            line.trim_start_matches('#').trim_start() != heading || !line.starts_with('#')
+        })
         .skip(1)
         .take_while(|line| !line.starts_with('#'));
     let lines: Vec<&str> = below.collect();
@@ -49,14 +51,18 @@ pub(super) fn table(text: &str, heading: &str, nth: usize) -> Vec<Vec<String>> {
 
 fn cells(row: &str) -> Vec<String> {
     let inner = row.trim_matches('|').replace("\\|", "\u{1f}");
-    let cells = inner.split('|').map(|cell| cell.trim().replace('\u{1f}', "|"));
+    let cells = inner
+        .split('|')
+        .map(|cell| cell.trim().replace('\u{1f}', "|"));
     cells.collect()
 }
 
 /// The first column of a table, without its backticks.
 fn names(heading: &str, nth: usize) -> Vec<String> {
     let rows = table(&page(PAGE), heading, nth);
-    rows.iter().map(|row| row[0].trim_matches('`').to_owned()).collect()
+    rows.iter()
+        .map(|row| row[0].trim_matches('`').to_owned())
+        .collect()
 }
 
 /// The row of this name.
@@ -136,7 +142,8 @@ impl<'de> Deserializer<'de> for Asked {
     /// An enum with its tag inside: an unknown tag makes it name all that it knows.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Answer> {
         let tagged = [("event", "?"), ("is", "?")].into_iter();
-        let map: de::value::MapDeserializer<'_, _, Answer> = de::value::MapDeserializer::new(tagged);
+        let map: de::value::MapDeserializer<'_, _, Answer> =
+            de::value::MapDeserializer::new(tagged);
         visitor.visit_map(map)
     }
 
@@ -170,7 +177,9 @@ fn error_kinds() {
     assert_eq!(names("Error kinds", 0), fields::<Kind>());
     for row in table(&page(PAGE), "Error kinds", 0) {
         let name = row[0].trim_matches('`');
-        let kind = Kind::deserialize(IntoDeserializer::<de::value::Error>::into_deserializer(name));
+        let kind = Kind::deserialize(IntoDeserializer::<de::value::Error>::into_deserializer(
+            name,
+        ));
         assert_eq!(row[1], kind.unwrap().exit_code().to_string(), "{name}");
     }
 }
@@ -189,7 +198,10 @@ fn assert_object(object: &'static Object, seen: &mut BTreeSet<&'static str>) {
         return;
     }
     let rows = table(&page(PAGE), heading(object), 0);
-    let rows: Vec<(&str, &str)> = rows.iter().map(|row| (row[0].as_str(), row[1].as_str())).collect();
+    let rows: Vec<(&str, &str)> = rows
+        .iter()
+        .map(|row| (row[0].as_str(), row[1].as_str()))
+        .collect();
     let wanted = object.fields.iter().map(|field| {
         let required = match object.required.contains(&field.name) {
             true => ", required",
@@ -198,7 +210,10 @@ fn assert_object(object: &'static Object, seen: &mut BTreeSet<&'static str>) {
         (format!("`{}`", field.name), value(&field.shape) + required)
     });
     let wanted: Vec<(String, String)> = wanted.collect();
-    let wanted: Vec<(&str, &str)> = wanted.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let wanted: Vec<(&str, &str)> = wanted
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
     assert_eq!(rows, wanted, "{}", object.name);
     for field in object.fields {
         inner(&field.shape, seen);
@@ -239,12 +254,17 @@ fn heading(object: &Object) -> &'static str {
 
 /// Where a heading is linked to.
 pub(super) fn anchor(heading: &str) -> String {
-    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    let kept = heading
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
 fn value(shape: &Shape) -> String {
-    let variable = format!(", or [from a variable](#{})", anchor("Numbers from variables"));
+    let variable = format!(
+        ", or [from a variable](#{})",
+        anchor("Numbers from variables")
+    );
     match shape {
         Shape::Text => "text".into(),
         Shape::Guard => "expression".into(),
@@ -286,17 +306,34 @@ fn targets() {
         Target::Next => "_next",
     };
     use Target::{Block, End, Fail, Next, Step, Stop};
-    let all = [Step(orch::workflow::StepId(0)), End, Fail, Block, Stop, Next];
-    assert_eq!(names("Targets", 0), all.iter().map(name).collect::<Vec<_>>());
+    let all = [
+        Step(orch::workflow::StepId(0)),
+        End,
+        Fail,
+        Block,
+        Stop,
+        Next,
+    ];
+    assert_eq!(
+        names("Targets", 0),
+        all.iter().map(name).collect::<Vec<_>>()
+    );
 }
 
 #[test]
 fn variables() {
     let text = page(PAGE);
     let rows = names("Variables", 0);
-    let path = |row: &String| row.trim_start_matches("${").trim_end_matches('}').to_owned();
+    let path = |row: &String| {
+        row.trim_start_matches("${")
+            .trim_end_matches('}')
+            .to_owned()
+    };
     let paths: Vec<String> = rows.iter().map(path).collect();
-    let mut roots: Vec<&str> = paths.iter().filter_map(|path| path.split('.').next()).collect();
+    let mut roots: Vec<&str> = paths
+        .iter()
+        .filter_map(|path| path.split('.').next())
+        .collect();
     roots.dedup();
     assert_eq!(roots, vars::ROOTS);
     let under = |root: &str| -> Vec<&str> {
@@ -310,7 +347,10 @@ fn variables() {
     let placeholders = names("Placeholders in a provider's command", 0);
     let placeholders: Vec<String> = placeholders.iter().map(path).collect();
     assert_eq!(placeholders, template::RESERVED);
-    let run: Vec<String> = vars::RUN_FIELDS.iter().map(|field| format!("`run.{field}`")).collect();
+    let run: Vec<String> = vars::RUN_FIELDS
+        .iter()
+        .map(|field| format!("`run.{field}`"))
+        .collect();
     assert!(text.contains(&run.join(", ")), "{run:?}");
 }
 
@@ -325,8 +365,15 @@ fn names_and_functions_of_expressions() {
         ["macros over lists".to_owned(), listed(MACROS)],
     ];
     assert_eq!(rows, wanted);
-    let limits = [orch::workflow::MAX_GUARD_BYTES, orch::workflow::MAX_GUARD_DEPTH];
-    assert_eq!(limits, [1024, 16], "the reference and workflows.md name them");
+    let limits = [
+        orch::workflow::MAX_GUARD_BYTES,
+        orch::workflow::MAX_GUARD_DEPTH,
+    ];
+    assert_eq!(
+        limits,
+        [1024, 16],
+        "the reference and workflows.md name them"
+    );
 }
 
 #[test]
@@ -363,7 +410,11 @@ fn settings_and_their_defaults() {
         }
     }
     assert_eq!(names("Settings", 0), keys);
-    assert_eq!(fields::<settings::Dir>(), ["path"], "the reference shows a dir");
+    assert_eq!(
+        fields::<settings::Dir>(),
+        ["path"],
+        "the reference shows a dir"
+    );
     let mut text = String::new();
     let mut maps: Map<String, Value> = Map::new();
     for row in table(&page(PAGE), "Settings", 0) {
@@ -372,7 +423,9 @@ fn settings_and_their_defaults() {
             (_, "–") => {}
             (None, default) => text += &format!("{key}: {default}\n"),
             (Some((map, key)), default) => {
-                let default = default.parse::<u64>().map_or_else(|_| json!(default), |n| json!(n));
+                let default = default
+                    .parse::<u64>()
+                    .map_or_else(|_| json!(default), |n| json!(n));
                 let map = maps.entry(map).or_insert_with(|| json!({}));
                 map[key] = default;
             }
@@ -381,12 +434,21 @@ fn settings_and_their_defaults() {
     for (key, map) in maps {
         text += &format!("{key}: {map}\n");
     }
-    assert_eq!(Settings::parse(&text).unwrap(), Settings::default(), "{text}");
+    assert_eq!(
+        Settings::parse(&text).unwrap(),
+        Settings::default(),
+        "{text}"
+    );
 }
 
 #[test]
 fn variables_of_the_environment() {
-    let wanted = ["ORCH_ROOT", TASK_VARIABLE, WATCHER_VARIABLE, document::VARIABLE];
+    let wanted = [
+        "ORCH_ROOT",
+        TASK_VARIABLE,
+        WATCHER_VARIABLE,
+        document::VARIABLE,
+    ];
     assert_eq!(names("Environment", 0), wanted);
 }
 
@@ -426,7 +488,10 @@ fn fields_of_states() {
     ] {
         assert!(text.contains(&inside), "{inside}");
     }
-    assert_eq!(fields::<ItemState>(), ["ended", "exit_code", "visits", "counts"]);
+    assert_eq!(
+        fields::<ItemState>(),
+        ["ended", "exit_code", "visits", "counts"]
+    );
     assert_eq!(names("Pending steps", 0), fields::<Pending>());
     assert!(row("Pending steps", "asks").contains(&alternatives(fields::<Asks>())));
     assert!(row("Step results", "status").contains(&alternatives(fields::<StepStatus>())));
@@ -436,11 +501,21 @@ fn fields_of_states() {
 /// What `metadata.status` can be.
 fn governed() -> Vec<&'static str> {
     let all = fields::<RunStatus>().iter();
-    all.map(|word| serde_json::from_value::<RunStatus>(json!(word)).unwrap().governed()).collect()
+    all.map(|word| {
+        serde_json::from_value::<RunStatus>(json!(word))
+            .unwrap()
+            .governed()
+    })
+    .collect()
 }
 
 fn keys_of(value: &Value) -> Vec<&str> {
-    value.as_object().unwrap().keys().map(String::as_str).collect()
+    value
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect()
 }
 
 /// A result with all of its fields.
@@ -522,9 +597,19 @@ fn events() -> Vec<Event> {
             workflow_sha256: "h".into(),
             variables: one_field(),
         },
-        Event::Entered { task: task.clone(), attempt, facts: facts.clone() },
-        Event::Retried { task: task.clone(), attempt },
-        Event::PutBack { task: task.clone(), attempt },
+        Event::Entered {
+            task: task.clone(),
+            attempt,
+            facts: facts.clone(),
+        },
+        Event::Retried {
+            task: task.clone(),
+            attempt,
+        },
+        Event::PutBack {
+            task: task.clone(),
+            attempt,
+        },
         Event::Finished {
             task: task.clone(),
             result: Box::new(step_result()),
@@ -532,15 +617,24 @@ fn events() -> Vec<Event> {
             facts: facts.clone(),
         },
         Event::Intruded { fault: fault() },
-        Event::Corrected { set: one_field(), note: "n".into() },
-        Event::Asked { task: task.clone(), facts: facts.clone() },
+        Event::Corrected {
+            set: one_field(),
+            note: "n".into(),
+        },
+        Event::Asked {
+            task: task.clone(),
+            facts: facts.clone(),
+        },
         Event::Answered {
             task,
             verdict: Verdict::Approved { note: None },
             by: by.clone(),
             facts: facts.clone(),
         },
-        Event::Reopened { reply: "r".into(), by },
+        Event::Reopened {
+            reply: "r".into(),
+            by,
+        },
         Event::Resumed { facts },
         Event::Cancelled,
         Event::Stopped { fault: fault() },
@@ -564,15 +658,26 @@ fn lines_and_events_of_logs() {
     let rows = table(&text, "Log", 1);
     for (row, event) in rows.iter().zip(events()) {
         let value = json!(event);
-        let keys: Vec<&str> = keys_of(&value).into_iter().filter(|key| *key != "event").collect();
+        let keys: Vec<&str> = keys_of(&value)
+            .into_iter()
+            .filter(|key| *key != "event")
+            .collect();
         let wanted = match keys.is_empty() {
             true => "–".to_owned(),
             false => listed(&keys),
         };
-        assert_eq!((row[0].as_str(), &row[1]), (format!("`{}`", value["event"].as_str().unwrap()).as_str(), &wanted));
+        assert_eq!(
+            (row[0].as_str(), &row[1]),
+            (
+                format!("`{}`", value["event"].as_str().unwrap()).as_str(),
+                &wanted
+            )
+        );
     }
     assert_eq!(fields::<Facts>(), ["exists"]);
     assert_eq!(fields::<Changes>(), ["set", "removed"]);
     assert_eq!(fields::<Verdict>(), ["approved", "rejected", "replied"]);
-    assert!(text.contains("`verdict.is` is `approved`, `rejected` (both with `note`) or `replied` (with `result`)"));
+    assert!(text.contains(
+        "`verdict.is` is `approved`, `rejected` (both with `note`) or `replied` (with `result`)"
+    ));
 }
