@@ -90,7 +90,7 @@ fn every_picture_is_the_programs() {
         assert_eq!(picture, home.run(&format!("orch graph {name}")).1, "{name}");
         shown.push(name.to_owned());
     }
-    let shipped = orch::shipped::WORKFLOWS.iter();
+    let shipped = orch::spec::shipped::WORKFLOWS.iter();
     let shipped: Vec<_> = shipped
         .map(|(file, _)| file.trim_end_matches(".yaml"))
         .collect();

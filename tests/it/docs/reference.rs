@@ -8,26 +8,26 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, IntoDeserializer, Visitor};
 use serde_json::{Map, Value, json};
 
-use orch::agent;
-use orch::error::{Fault, Kind, exit};
-use orch::expr::{FUNCTIONS, MACROS, METHODS};
-use orch::plan;
-use orch::process::{TASK_VARIABLE, WATCHER_VARIABLE};
-use orch::provider::config::{Entry, ResultRules, Success};
-use orch::provider::template;
-use orch::record::{self, FileEntry, Record, Usage};
-use orch::scope;
-use orch::settings::{self, Limits, Retention, Settings};
-use orch::state::{
+use orch::agents::process::{TASK_VARIABLE, WATCHER_VARIABLE};
+use orch::disk::store::log::{Line, Note};
+use orch::run::plan;
+use orch::run::record::{self, FileEntry, Record, Usage};
+use orch::run::state::{
     Asks, Block, Changes, Checked, Decision, Event, Facts, Governance, Group, ItemState, LoopState,
     Metadata, Pending, RunState, RunStatus, Stage, StepResult, StepStatus, Verdict, Waited,
 };
-use orch::steps::document;
-use orch::store::log::{Line, Note};
-use orch::task::Header;
-use orch::vars;
-use orch::workflow::fields::{FROM, Object, PROVIDER_KEYS, Shape, WORKFLOW};
-use orch::workflow::model::Target;
+use orch::spec::agent;
+use orch::spec::expr::{FUNCTIONS, MACROS, METHODS};
+use orch::spec::provider::config::{Entry, ResultRules, Success};
+use orch::spec::provider::template;
+use orch::spec::scope;
+use orch::spec::settings::{self, Limits, Retention, Settings};
+use orch::spec::task::Header;
+use orch::spec::vars;
+use orch::spec::workflow::fields::{FROM, Object, PROVIDER_KEYS, Shape, WORKFLOW};
+use orch::spec::workflow::model::Target;
+use orch::text::error::{Fault, Kind, exit};
+use orch::work::document;
 
 use super::{all_pages, page};
 
@@ -307,7 +307,7 @@ fn targets() {
     };
     use Target::{Block, End, Fail, Next, Step, Stop};
     let all = [
-        Step(orch::workflow::StepId(0)),
+        Step(orch::spec::workflow::StepId(0)),
         End,
         Fail,
         Block,
@@ -366,8 +366,8 @@ fn names_and_functions_of_expressions() {
     ];
     assert_eq!(rows, wanted);
     let limits = [
-        orch::workflow::MAX_GUARD_BYTES,
-        orch::workflow::MAX_GUARD_DEPTH,
+        orch::spec::workflow::MAX_GUARD_BYTES,
+        orch::spec::workflow::MAX_GUARD_DEPTH,
     ];
     assert_eq!(
         limits,
