@@ -2,13 +2,16 @@
 //! commands.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use regex::Regex;
 
 use super::reference::{anchor, table};
 use super::{Home, all_pages, page};
-use crate::harness::orch;
+use crate::harness::{Bed, Ran, orch};
 
 /// What a page is there for is said in its first sentence.
 #[test]
@@ -124,4 +127,105 @@ fn every_command_is_in_the_reference_and_has_help() {
             .unwrap();
         assert!(help.status.success(), "{command}");
     }
+}
+
+/// `orch guide` with these words, outside of any root.
+fn guide(words: &[&str]) -> Ran {
+    Bed::new()
+        .orch(["guide"].iter().chain(words))
+        .current_dir(Path::new("/"))
+        .run()
+}
+
+#[test]
+fn the_guide_lists_every_page_and_prints_it_as_it_is() {
+    let list = guide(&[]).expect(0).stdout;
+    let topics: Vec<&str> = list
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .map(|line| line.split_once("  ").unwrap().0)
+        .collect();
+    let in_readme = table(&page("README.md"), "Where to go on", 0);
+    let link = Regex::new(r"\(docs/(.*)\.md\)").unwrap();
+    let in_readme: Vec<String> = in_readme
+        .iter()
+        .map(|row| link.captures(&row[0]).unwrap()[1].to_owned())
+        .collect();
+    assert_eq!(topics, in_readme, "the same order as in the README");
+    for topic in topics {
+        let text = page(&format!("docs/{topic}.md"));
+        assert_eq!(guide(&[topic]).expect(0).stdout, text, "{topic}");
+        let purpose = list.lines().find(|line| line.starts_with(topic)).unwrap();
+        let purpose = purpose.split_once("  ").unwrap().1.trim();
+        let one_line = text.replace('\n', " ");
+        assert!(
+            one_line.contains(&format!("This page helps you {purpose}.")),
+            "{topic}"
+        );
+    }
+}
+
+#[test]
+fn the_guide_knows_parts_of_topics_and_suggests_the_nearest() {
+    let secrets = page("docs/secrets.md");
+    for word in ["secrets", "secrets.md", "secr"] {
+        assert_eq!(guide(&[word]).expect(0).stdout, secrets, "{word}");
+    }
+    let ran = guide(&["secert"]).expect(64);
+    assert_eq!(
+        ran.stderr,
+        "error: there is no page `secert`\nhint: did you mean `secrets`?\n"
+    );
+    // A part of several is none of them.
+    assert!(
+        guide(&["workflows"])
+            .expect(0)
+            .stdout
+            .starts_with("# Workflows\n")
+    );
+    assert!(guide(&["s"]).expect(64).stderr.contains("hint: "));
+}
+
+/// What `orch guide TOPIC` writes to a terminal.
+fn on_terminal(topic: &str, variable: (&str, &str)) -> String {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let theirs = OpenOptions::new()
+        .write(true)
+        .open(name.to_str().unwrap())
+        .unwrap();
+    let mut command = Command::new(orch());
+    command
+        .args(["guide", topic])
+        .env_remove("NO_COLOR")
+        .env("TERM", "xterm")
+        .env(variable.0, variable.1)
+        .stdin(Stdio::null())
+        .stdout(theirs);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let mut text = Vec::new();
+    // The end of a terminal that nobody writes to any more is an error.
+    let _ = File::from(ours).read_to_end(&mut text);
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(text).unwrap().replace('\r', "")
+}
+
+#[test]
+fn the_guide_has_bold_headings_in_a_terminal_but_not_with_no_color() {
+    let text = page("docs/secrets.md");
+    let shown = on_terminal("secrets", ("X", ""));
+    assert!(shown.starts_with("\x1b[1mSecrets\x1b[0m\n"), "{shown:?}");
+    assert!(
+        shown.contains("\n\x1b[1mWhat is masked\x1b[0m\n"),
+        "{shown:?}"
+    );
+    assert!(
+        shown.contains("\n$ orch run publish"),
+        "commands stay as they are"
+    );
+    assert_eq!(on_terminal("secrets", ("NO_COLOR", "1")), text);
 }
