@@ -145,7 +145,7 @@ fn the_guide_lists_every_page_and_prints_it_as_it_is() {
         .take_while(|line| !line.is_empty())
         .map(|line| line.split_once("  ").unwrap().0)
         .collect();
-    let in_readme = table(&page("README.md"), "Where to go on", 0);
+    let in_readme = table(&page("README.md"), "Where to go next", 0);
     let link = Regex::new(r"\(docs/(.*)\.md\)").unwrap();
     let in_readme: Vec<String> = in_readme
         .iter()

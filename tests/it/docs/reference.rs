@@ -72,6 +72,11 @@ fn row(heading: &str, name: &str) -> String {
     found.unwrap_or_else(|| panic!("`{heading}` has no row `{name}`"))[1..].join(" | ")
 }
 
+/// The whole page on one line.
+fn prose() -> String {
+    page(PAGE).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// `a`, `b`, `c`.
 fn listed(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
@@ -322,7 +327,7 @@ fn targets() {
 
 #[test]
 fn variables() {
-    let text = page(PAGE);
+    let text = prose();
     let rows = names("Variables", 0);
     let path = |row: &String| {
         row.trim_start_matches("${")
@@ -465,7 +470,7 @@ fn fields_of_records() {
 
 #[test]
 fn fields_of_states() {
-    let text = page(PAGE);
+    let text = prose();
     assert_eq!(names("state.json", 0), fields::<RunState>());
     for (field, inside) in [
         ("status", alternatives(fields::<RunStatus>())),
@@ -677,7 +682,7 @@ fn lines_and_events_of_logs() {
     assert_eq!(fields::<Facts>(), ["exists"]);
     assert_eq!(fields::<Changes>(), ["set", "removed"]);
     assert_eq!(fields::<Verdict>(), ["approved", "rejected", "replied"]);
-    assert!(text.contains(
+    assert!(prose().contains(
         "`verdict.is` is `approved`, `rejected` (both with `note`) or `replied` (with `result`)"
     ));
 }
