@@ -281,6 +281,39 @@ fn of_a_watcher() {
     assert_eq!(seen, rows);
 }
 
+/// What some kinds of steps add to their results.
+#[test]
+fn of_results() {
+    let bed = Bed::new();
+    bed.script("model", "printf 'Here:\\n```text a.txt\\nx\\n```\\n'");
+    bed.write(
+        "specs/all.yaml",
+        r#"version: "1"
+name: all
+steps:
+  - {name: fenced, command: [printf, "It is\n```json\n{}\n```\n"], output_capture: json}
+  - {name: printed, agent: model}
+  - {name: apply, action: apply_files, from: printed, into: "${run.files}"}
+  - name: each
+    for_each: {items: [1], steps: [{name: one, command: ["true"]}]}
+  - {name: secret, command: ["true"], secrets: [ORCH_TEST_NO_SUCH_SECRET]}
+"#,
+    );
+    ask(&bed, &["run", "all"]).expect(1);
+    let state = one(&ask(&bed, &["show", "last"]).expect(0));
+    let mut seen = BTreeSet::new();
+    for results in [&state["step_results"], &state["loop_results"]] {
+        let results = results.as_object().unwrap().values();
+        let more = results.filter_map(|result| result["more"].as_object());
+        seen.extend(more.flat_map(|more| more.keys().map(|key| format!("`{key}`"))));
+    }
+    let rows = table(&page("docs/reference.md"), "Fields of steps", 1);
+    let names = rows
+        .iter()
+        .flat_map(|row| row[0].split(", ").map(str::to_owned));
+    assert_eq!(seen, names.collect());
+}
+
 /// Every heading of a `--json` output belongs to a test in here.
 #[test]
 fn every_output_is_held_against_its_table() {

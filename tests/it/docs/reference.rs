@@ -18,7 +18,7 @@ use orch::run::state::{
 };
 use orch::spec::agent;
 use orch::spec::expr::{FUNCTIONS, MACROS, METHODS};
-use orch::spec::provider::config::{Entry, ResultRules, Success};
+use orch::spec::provider::config::{Entry, ResultRules, Success, WhenConfined};
 use orch::spec::provider::template;
 use orch::spec::scope;
 use orch::spec::settings::{self, Limits, Retention, Settings};
@@ -396,6 +396,7 @@ fn keys_of_tasks_agents_and_providers() {
     assert_eq!(rows, keys);
     assert_eq!(names("`result`", 0), fields::<ResultRules>());
     assert_eq!(names("`success`", 0), fields::<Success>());
+    assert_eq!(names("`when_confined`", 0), fields::<WhenConfined>());
 }
 
 #[test]
