@@ -20,7 +20,7 @@ use crate::text::units::Time;
 use crate::text::yaml;
 
 /// The keys of an agent file.
-const KNOWN: &[&str] = &[
+pub const KEYS: &[&str] = &[
     "provider",
     "model",
     "access",
@@ -164,7 +164,7 @@ fn read_front(text: &str, label: &str) -> Result<(Front, Vec<String>), Fault> {
 
 /// A note for every key that is not ours.
 fn foreign<'k>(keys: impl Iterator<Item = &'k String>, label: &str) -> Vec<String> {
-    keys.filter(|key| !KNOWN.contains(&key.as_str()))
+    keys.filter(|key| !KEYS.contains(&key.as_str()))
         .map(|key| format!("{label}: `{key}` is ignored: orch has no such key"))
         .collect()
 }
@@ -259,7 +259,7 @@ impl Front {
     }
 }
 
-/// Fails at the first key that is not [`KNOWN`], with its place.
+/// Fails at the first key that is not [`KEYS`], with its place.
 struct KnownKeys;
 
 impl<'de> Deserialize<'de> for KnownKeys {
@@ -301,10 +301,10 @@ impl Visitor<'_> for KnownKey {
     }
 
     fn visit_str<E: de::Error>(self, key: &str) -> Result<(), E> {
-        if KNOWN.contains(&key) {
+        if KEYS.contains(&key) {
             return Ok(());
         }
-        Err(E::unknown_field(key, KNOWN))
+        Err(E::unknown_field(key, KEYS))
     }
 }
 

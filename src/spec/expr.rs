@@ -32,6 +32,7 @@ mod names;
 pub use convert::{MAX_DEPTH, MAX_VALUES};
 pub use limits::{MAX_BRACKETS, MAX_BYTES, MAX_TOKENS};
 pub use meter::MAX_STEPS;
+pub use names::{FUNCTIONS, MACROS, METHODS};
 
 use names::{Names, Need, Part};
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// The exit codes of every command, as the README's table lists them.
+/// The exit codes of every command, as the table in `docs/reference.md` lists them.
 pub mod exit {
     /// The work is done.
     pub const DONE: u8 = 0;
@@ -32,7 +32,7 @@ pub mod exit {
     /// Ended by SIGTERM.
     pub const TERMINATED: u8 = 143;
 
-    /// Every code with its meaning, in the order of the README's table.
+    /// Every code with its meaning, in the order of that table.
     pub const TABLE: &[(u8, &str)] = &[
         (DONE, "done"),
         (FAILED, "failed"),

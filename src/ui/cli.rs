@@ -10,11 +10,11 @@ use crate::disk::order::Durability;
 use crate::spec::workflow::graph::Format;
 use crate::text::units::parse_duration;
 
-/// Runs command-line agents out of plain folders.
+/// Runs command-line agents from plain folders.
 ///
-/// Drop a file in `inbox/<agent>/NAME.task`; orch runs the agent's provider on it, writes the answer
-/// to `artifacts/<agent>/NAME.out` and how it ended to NAME.json, and moves the task to processed/.
-/// `ls` and `cat` show everything.
+/// Drop a file in `inbox/<agent>/NAME.task`. orch runs the agent's provider on it, writes the answer
+/// to `artifacts/<agent>/NAME.out` and the result record to `NAME.json`, and moves the task to
+/// `processed/`. `ls` and `cat` show everything.
 #[derive(Debug, Parser)]
 #[command(
     name = "orch",
@@ -23,10 +23,10 @@ use crate::text::units::parse_duration;
     disable_help_subcommand = true
 )]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 safety violation, 3 state corrupted, 4 waiting for a person,\n64 bad usage, 65 invalid workflow, task or settings, 75 something else holds it, 130 SIGINT, 143 SIGTERM"
+    after_help = "`orch guide` shows the documentation.\n\nExit codes: 0 done, 1 failed, 2 safety violation, 3 state corrupted, 4 waiting for a person,\n64 bad usage, 65 invalid workflow, spec or task, 75 something else holds what is needed,\n130 SIGINT, 143 SIGTERM"
 )]
 pub struct Cli {
-    /// The root to work in [default: the nearest parent folder with inbox/ and specs/orch.yaml]
+    /// The root to work in [default: the nearest one, from the current folder upwards]
     #[arg(long, global = true, value_name = "DIR", env = "ORCH_ROOT")]
     pub root: Option<PathBuf>,
 
@@ -38,21 +38,23 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a root: settings, five workflows, their agents and prompts
+    /// Make a root: settings, and five workflows with their agents and prompts
     Init(Init),
-    /// Show all of it on a scratch root, with nothing installed
+    /// Show everything in a scratch root; needs nothing installed
     Demo(Demo),
+    /// Show the documentation
+    Guide(Guide),
     /// Put a task in an agent's inbox
     Send(Send),
-    /// Start a run of a workflow, and see it through
+    /// Start a run of a workflow, and follow it to its end
     Run(Run),
-    /// Work on the tasks in the inboxes, now and as they come
+    /// Work on the tasks in the inboxes, and on new ones as they arrive
     Watch(Watch),
-    /// Show what waits, runs, is done and failed, or how one run stands
+    /// Show what is waiting, running, done and failed, or one run
     Status(Status),
-    /// Show one task, with its answer and earlier attempts, or a run, or a step of one
+    /// Show one task with its answer and earlier attempts, or a run, or one of its steps
     Show(Show),
-    /// List finished tasks, or the transitions of a run, the latest last
+    /// List finished tasks, or the transitions of a run; the latest comes last
     Log(Log),
     /// Run a finished task again
     Retry(Target),
@@ -62,25 +64,25 @@ pub enum Command {
     Approve(Approve),
     /// Reject what a run asks about
     Reject(Reject),
-    /// Answer a run's question, or have more to say to one that is done
+    /// Answer a run's question, or ask a finished run for more
     Reply(Reply),
-    /// Go on with a run that is blocked or was interrupted
+    /// Continue a run that is blocked or was interrupted
     Resume(Resume),
-    /// Correct the canonical document of a blocked run
+    /// Correct the document of a blocked run
     Set(Set),
-    /// Start a run over: its files, results and decisions go, its log stays
+    /// Start a run over: remove its files, results and decisions, keep its log
     Reset(RunWord),
-    /// Check workflows: every fault with its place, and the proof that a run ends
+    /// Check workflows: report every error with its location, and prove that a run ends
     Check(Check),
-    /// Draw a workflow, or the course of a run
+    /// Draw a workflow, or the way that a run took
     Graph(Graph),
     /// Print the JSON Schema of workflow files, for editors
     Schema,
-    /// Compare a run with its log, and verify every hash
+    /// Compare a run with its log and verify every hash
     Audit(RunWords),
-    /// Remove finished tasks that are older than a while, with their results
+    /// Remove old finished tasks with their results
     CleanProcessed(CleanProcessed),
-    /// Check the root, the providers and what this system offers
+    /// Check the root, the providers and the system
     Doctor(Json),
     /// Print the completion script for a shell
     Completions(Completions),
@@ -95,10 +97,10 @@ pub enum Command {
 /// `orch init`.
 #[derive(Debug, Args)]
 pub struct Init {
-    /// Where [default: here]
+    /// The folder [default: the current one]
     #[arg(value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// The provider that agents use unless they name one [default: the first one found on PATH]
+    /// The provider for agents that name none [default: the first one found on PATH]
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
 }
@@ -106,44 +108,52 @@ pub struct Init {
 /// `orch demo`.
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// Keep the scratch root, and say where it is
+    /// Keep the scratch root, and print its path
     #[arg(long)]
     pub keep: bool,
+}
+
+/// `orch guide`.
+#[derive(Debug, Args)]
+pub struct Guide {
+    /// The page [default: list the pages]
+    #[arg(value_name = "TOPIC")]
+    pub topic: Option<String>,
 }
 
 /// `orch send`.
 #[derive(Debug, Args)]
 pub struct Send {
-    /// Whose inbox
+    /// The agent that gets the task
     pub agent: String,
-    /// The task's text; `-` reads it from standard input
+    /// The text of the task; `-` reads it from standard input
     #[arg(conflicts_with = "file")]
     pub text: Option<String>,
-    /// Take the task's text from a file
+    /// Read the text from a file
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// The task's name [default: the time]
+    /// The name of the task [default: the current time]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Wait for the result, print the answer, and exit as the task did
+    /// Wait for the answer, print it, and exit with the result of the task
     #[arg(long)]
     pub wait: bool,
-    /// Give up waiting after this long; the task goes on
+    /// Stop waiting after this time; the task stays
     #[arg(long, value_name = "TIME", requires = "wait", value_parser = duration)]
     pub timeout: Option<Duration>,
-    /// Work in this folder, by its name in `dirs` of specs/orch.yaml
+    /// Work in this folder, named in `dirs` of specs/orch.yaml
     #[arg(long, value_name = "NAME")]
     pub dir: Option<String>,
     /// Use this provider instead of the agent's own
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
-    /// When done, send request and answer to this agent; may be repeated
+    /// When done, pass request and answer to this agent; can be repeated
     #[arg(long, value_name = "AGENT")]
     pub then: Vec<String>,
-    /// A variable of the task, for later steps
+    /// Put a variable in the front matter of the task, under `context`; can be repeated
     #[arg(long, value_name = "K=V")]
     pub context: Vec<String>,
-    /// With --wait and no watcher: keep the answer for the replay provider
+    /// With --wait, if no watcher runs: keep the answer for the provider `replay`
     #[arg(long, requires = "wait")]
     pub record: bool,
     /// Print the result record as JSON
@@ -154,42 +164,42 @@ pub struct Send {
 /// `orch run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// A name in specs/, or a path in it
+    /// The name of a workflow in specs/, or its path
     pub workflow: String,
-    /// What is asked for, `${request}`; `-` reads it from standard input
+    /// The request, `${request}`; `-` reads it from standard input
     #[arg(conflicts_with = "file")]
     pub text: Option<String>,
-    /// Take the request from a file
+    /// Read the request from a file
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// A YAML or JSON document, `${input}`; it must match the workflow's schema
     #[arg(long, visible_alias = "spec", value_name = "FILE")]
     pub input: Option<PathBuf>,
-    /// Set a variable, in the type of its default in `context`; may be repeated
+    /// Set a variable of the workflow, in the type of its default; can be repeated
     #[arg(long, value_name = "K=V")]
     pub context: Vec<String>,
-    /// Set variables from a YAML or JSON map; --context goes before it
+    /// Set variables from a YAML or JSON map; --context overrides it
     #[arg(long, value_name = "FILE")]
     pub context_file: Option<PathBuf>,
-    /// Only print every step, what it would do and where it may lead
+    /// Print every step, what it would do and where it may lead; run nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Print the run's id and end; a watcher works on it
+    /// Print the run's id and leave the work to a watcher
     #[arg(long, conflicts_with_all = ["dry_run", "timeout", "record"])]
     pub detach: bool,
-    /// How many steps at once, where no watcher runs
+    /// How many steps run at once, if no watcher runs
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub jobs: u16,
-    /// Set `context.max_retries`, for a workflow that uses it
+    /// Set `context.max_retries`, for workflows that use it
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_retries: Option<i64>,
-    /// Where no watcher runs: keep every answer for the replay provider
+    /// If no watcher runs: keep every answer for the provider `replay`
     #[arg(long)]
     pub record: bool,
-    /// Give up waiting after this long; `orch resume` goes on
+    /// Stop waiting after this time; `orch resume` continues
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
-    /// One JSON object per line instead of text
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 }
@@ -201,7 +211,7 @@ pub struct Approve {
     pub run: String,
     /// The name of the gate, or of the step that asks
     pub gate: String,
-    /// A word about it
+    /// A note for the log
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub note: String,
     /// Print JSON
@@ -216,7 +226,7 @@ pub struct Reject {
     pub run: String,
     /// The name of the gate, or of the step that asks
     pub gate: String,
-    /// Why
+    /// The reason
     #[arg(long, value_name = "TEXT")]
     pub note: String,
     /// Print JSON
@@ -227,10 +237,10 @@ pub struct Reject {
 /// `orch reply`.
 #[derive(Debug, Args)]
 pub struct Reply {
-    /// RUN, or RUN/STEP where there are several questions; RUN is any unique part of its id, or `last`
+    /// RUN, or RUN/STEP if there are several questions; RUN is any unique part of its id, or `last`
     #[arg(value_name = "RUN")]
     pub target: String,
-    /// What you say; `-`, or nothing, reads it from standard input
+    /// The reply; `-`, or nothing, reads it from standard input
     pub text: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -242,25 +252,25 @@ pub struct Reply {
 pub struct Resume {
     /// Any unique part of a run's id, or `last`
     pub run: String,
-    /// Make the state anew from the log first
+    /// Rebuild the state from the log first
     #[arg(long)]
     pub repair: bool,
-    /// Go on with `specs/` as it is now, instead of the copy that the run began with
+    /// Adopt `specs/` as it is now, instead of the copy that the run started with
     #[arg(long)]
     pub update_spec: bool,
-    /// Print the run's id and end; a watcher works on it
+    /// Print the run's id and leave the work to a watcher
     #[arg(long, conflicts_with_all = ["timeout", "record"])]
     pub detach: bool,
-    /// How many steps at once, where no watcher runs
+    /// How many steps run at once, if no watcher runs
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub jobs: u16,
-    /// Where no watcher runs: keep every answer for the replay provider
+    /// If no watcher runs: keep every answer for the provider `replay`
     #[arg(long)]
     pub record: bool,
-    /// Give up waiting after this long
+    /// Stop waiting after this time
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
-    /// One JSON object per line instead of text
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 }
@@ -294,10 +304,10 @@ pub struct RunWord {
 pub struct Set {
     /// Any unique part of a run's id, or `last`
     pub run: String,
-    /// What is set: a path under `state.` and a JSON value; all of them, or none
+    /// A path under `state.` and a JSON value; either all are set, or none
     #[arg(value_name = "PATH=JSON", required = true)]
     pub values: Vec<String>,
-    /// Why; the log keeps it
+    /// The reason; the log keeps it
     #[arg(long)]
     pub note: String,
 }
@@ -318,25 +328,25 @@ pub struct Watch {
     /// Stop when nothing is left to do
     #[arg(long)]
     pub drain: bool,
-    /// How many tasks at once
+    /// How many tasks run at once
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub jobs: u16,
-    /// Only this agent's tasks; may be repeated
+    /// Work on this agent's tasks only; can be repeated
     #[arg(long, value_name = "AGENT")]
     pub agent: Vec<String>,
-    /// Look every so often instead of waiting for events
+    /// Poll at this interval instead of waiting for events
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub poll: Option<Duration>,
-    /// What a finished task must survive
+    /// What a finished task survives
     #[arg(long, value_name = "WHAT", default_value = "power")]
     pub durability: Durability,
     /// Allow a root on NFS, SMB or FUSE, where locks may not hold; polls
     #[arg(long)]
     pub any_fs: bool,
-    /// Keep every answer for the replay provider
+    /// Keep every answer for the provider `replay`
     #[arg(long)]
     pub record: bool,
-    /// One JSON object per line instead of text
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 }
@@ -369,18 +379,18 @@ pub struct Target {
 /// `orch log`.
 #[derive(Debug, Args)]
 pub struct Log {
-    /// Only this agent's tasks, or AGENT/NAME with its earlier attempts; or a run
+    /// An agent, a task (AGENT/NAME) with its earlier attempts, or a run [default: all tasks]
     pub target: Option<String>,
-    /// Only what ended within this time, such as `2h`, or since a time such as 2026-05-01T12:00Z
+    /// Only what ended within this time, such as `2h`, or after a time such as 2026-05-01T12:00Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
     /// Only what did not succeed
     #[arg(long)]
     pub failed: bool,
-    /// Go on printing as tasks end
+    /// Keep printing as tasks end
     #[arg(long, short)]
     pub follow: bool,
-    /// One JSON record per line
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 }
@@ -388,7 +398,7 @@ pub struct Log {
 /// `orch check`.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// Names in specs/, or paths [default: every workflow in specs/]
+    /// Names of workflows in specs/, or paths [default: every workflow in specs/]
     #[arg(value_name = "WORKFLOW")]
     pub workflows: Vec<String>,
     /// Print JSON
@@ -399,9 +409,9 @@ pub struct Check {
 /// `orch graph`.
 #[derive(Debug, Args)]
 pub struct Graph {
-    /// A name in specs/, or a path; or a run
+    /// The name or path of a workflow, or a run
     pub workflow: String,
-    /// The language of the drawing
+    /// The format of the drawing
     #[arg(long, value_name = "FORMAT", default_value = "mermaid")]
     pub format: Format,
 }
@@ -409,13 +419,13 @@ pub struct Graph {
 /// `orch clean-processed`.
 #[derive(Debug, Args)]
 pub struct CleanProcessed {
-    /// Only tasks that ended longer ago than this [default: `retention` in specs/orch.yaml, else 7d]
+    /// Only tasks that ended longer ago than this [default: `retention` in specs/orch.yaml, or 7d]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub older_than: Option<Duration>,
-    /// Put everything into this new archive first
+    /// Write everything to this new archive first
     #[arg(long, value_name = "FILE.tar.gz")]
     pub archive: Option<PathBuf>,
-    /// Only say what would be removed
+    /// Print what would be removed; remove nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON

@@ -8,6 +8,7 @@
 //! - `chains`: answers that go on: `then`, people, recordings
 //! - `confine`: scopes, violations and limits as a person declares them
 //! - `crash`: `kill -9` and I/O errors at every point of the order on disk
+//! - `docs`: the README and `docs/`: every command is run, every table compared with the program
 //! - `documents`: locked decisions and the canonical document, and agents that lie
 //! - `dropping`: how tasks come, go and change under our feet: never half, never twice, never lost
 //! - `escapes`: what an agent could try to get at more than it was given
@@ -20,7 +21,6 @@
 //! - `process`: the process room seen from outside: the guard, descriptors, signals
 //! - `providers`: the real programs, played by scripts: answers, refusals, flags, prompts
 //! - `readers`: what every reader promises about any bytes; shared with the fuzz targets
-//! - `readme`: what the README shows and lists
 //! - `rules`: the tables of rules in `tests/fixtures/rules/`, each held by tests that there are
 //! - `runs`: workflows through the mailbox, killed anywhere
 //! - `scale`: many tasks: all done, in order, in bounded memory
@@ -40,6 +40,7 @@ mod bad_input;
 mod chains;
 mod confine;
 mod crash;
+mod docs;
 mod documents;
 mod dropping;
 mod escapes;
@@ -54,7 +55,6 @@ mod process;
 mod props;
 mod providers;
 mod readers;
-mod readme;
 mod rules;
 mod runs;
 mod scale;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::authors::{GOOD, bed, check, step};
+use crate::authors::{GOOD, bed, step};
 use crate::harness::{Bed, names, orch, program};
 
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
@@ -111,25 +111,4 @@ fn the_hand_over_writes_a_task_and_runs_nothing_that_it_is_given() {
         "{asked}"
     );
     assert!(!asked.contains("old.json") && !asked.contains("access:"));
-}
-
-#[test]
-fn the_workflow_in_the_readme_is_fine() {
-    let bed = bed();
-    bed.agent("engineer", "access: edit", "Work.");
-    let readme = include_str!("../../README.md");
-    let from = readme.find("version: \"1\"\nname: mend").unwrap();
-    let text = readme[from..].split("```").next().unwrap();
-    let text = &text.replace("name: mend", "name: w");
-    check(&bed, text).expect(0);
-    let unbound: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.contains("max_visits"))
-        .collect();
-    let ran = check(
-        &bed,
-        unbound.join("\n").replace("    on_limit: _block\n", ""),
-    )
-    .expect(65);
-    assert!(ran.stdout.contains("has no bound"), "{ran:?}");
 }

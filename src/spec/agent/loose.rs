@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Front, KNOWN, foreign};
+use super::{Front, KEYS, foreign};
 use crate::text::error::{Fault, Kind};
 use crate::text::yaml;
 
@@ -21,7 +21,7 @@ pub(super) fn read(text: &str, label: &str, strict: &Fault) -> Result<(Front, Ve
     notes.extend(foreign(entries.iter().map(|(key, _)| key), label));
     let known: Map<String, Value> = entries
         .into_iter()
-        .filter(|(key, _)| KNOWN.contains(&key.as_str()))
+        .filter(|(key, _)| KEYS.contains(&key.as_str()))
         .map(|(key, raw)| {
             let value = typed(&key, &raw);
             (key, value)

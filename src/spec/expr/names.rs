@@ -15,12 +15,14 @@ use super::meter::OVER_MAP;
 use super::{ExprFault, FaultKind};
 use crate::text::suggest;
 
-/// Functions that may be called; methods are called on a value.
-const FUNCTIONS: &[&str] = &[
+/// Functions that may be called, `has` not counted.
+pub const FUNCTIONS: &[&str] = &[
     "size", "int", "uint", "double", "string", "bool", "bytes", "type", "dyn", "matches", "exists",
 ];
-const METHODS: &[&str] = &["size", "contains", "startsWith", "endsWith", "matches"];
-const MACROS: &[&str] = &["all", "exists", "exists_one", "filter", "map"];
+/// Functions that may be called on a value.
+pub const METHODS: &[&str] = &["size", "contains", "startsWith", "endsWith", "matches"];
+/// What may be done with the items of a list.
+pub const MACROS: &[&str] = &["all", "exists", "exists_one", "filter", "map"];
 /// Identifiers that name a type.
 const TYPES: &[&str] = &[
     "bool",

@@ -479,6 +479,7 @@ pub const PROVIDER_KEYS: &[&str] = &[
     "success",
     "transient",
     "fatal",
+    "too_long",
     "access",
     "access_env",
     "env",
@@ -492,4 +493,6 @@ pub const PROVIDER_KEYS: &[&str] = &[
     "model",
     "tools",
     "idle",
+    "commands_start_with",
+    "when_confined",
 ];

@@ -10,6 +10,7 @@ mod demo;
 mod doctor;
 mod drive;
 mod graph;
+mod guide;
 mod init;
 mod input;
 mod log;
@@ -65,6 +66,7 @@ pub fn run(cli: Cli) -> Result<u8> {
         Command::Check(words) => check::run(root, &words),
         Command::Graph(words) => graph::run(root, &words),
         Command::Schema => schema::run(),
+        Command::Guide(words) => guide::run(&words),
         Command::Audit(words) => audit::run(root, &words),
         Command::CleanProcessed(words) => clean_processed::run(root, &words),
         Command::Doctor(words) => doctor::run(root, &words),

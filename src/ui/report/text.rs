@@ -23,6 +23,12 @@ impl Paint {
         Paint(std::io::stderr().is_terminal() && wanted())
     }
 
+    /// Whether there are any colours.
+    #[must_use]
+    pub fn is_on(self) -> bool {
+        self.0
+    }
+
     /// Green: it went well.
     pub fn good(self, text: impl Display) -> String {
         self.with("32", text)

@@ -456,7 +456,7 @@ fn the_agent_gets_the_document_as_it_stands() {
             ".state. Edit its part `design`, and no other",
             r#""blueprint":{"approved":true}"#,
             "a word counter",
-            "last turned down: nothing",
+            "last rejection: none",
         ],
     );
     let state: Value = serde_json::from_str(&stage.bed.read(&format!(

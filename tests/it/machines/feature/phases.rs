@@ -170,7 +170,7 @@ fn each_agent_is_told_its_own_part_of_the_checks() {
                 "Run the tests",
                 "every acceptance criterion",
                 "worked before",
-                "Lint, types and build were checked already",
+                "Lint, types and build were already checked",
             ],
         ),
         (
@@ -179,10 +179,7 @@ fn each_agent_is_told_its_own_part_of_the_checks() {
         ),
         (
             "apply",
-            &[
-                "tasks that pass are not touched",
-                "Lint, type-check and build",
-            ],
+            &["Do not touch tasks that pass", "Lint, type-check and build"],
         ),
         (
             "validate",
@@ -196,7 +193,7 @@ fn each_agent_is_told_its_own_part_of_the_checks() {
         ),
         (
             "review",
-            &["experience", "documentation", "belong together", "patterns"],
+            &["experience", "documentation", "fit together", "patterns"],
         ),
         (
             "complete",

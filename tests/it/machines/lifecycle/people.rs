@@ -157,7 +157,7 @@ fn a_rejection_stays_blocked_and_the_agent_works_again_with_the_note() {
     set(&stage, "state.design.status=\"approved\"", "as it was");
     stage.orch(&["resume", "last"]).fails(4);
     assert_eq!(stage.calls(), ["architecture", "design", "design"]);
-    has(&stage.prompt("design", 2), &["last turned down: too vague"]);
+    has(&stage.prompt("design", 2), &["last rejection: too vague"]);
     is_blocked(&stage, "design", "`design` waits for approval");
     approve(&stage, "design");
     assert_eq!(stage.state()["metadata"]["currentPhase"], "code");
