@@ -15,16 +15,15 @@ mod reference;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::harness::{names, orch};
+use crate::harness::{names, orch, program, write_executable};
 
-/// A program that behaves like `claude -p --output-format json` and does nothing.
+/// A program that behaves like `claude -p` and does nothing.
 const CLAUDE: &str = r#"#!/bin/sh
 cat > /dev/null
 echo '{"type":"result","subtype":"success","is_error":false,"result":"All done.","session_id":"5f1c","total_cost_usd":0.0421,"usage":{"input_tokens":1200,"output_tokens":310},"permission_denials":[]}'
@@ -125,9 +124,7 @@ impl Home {
         }
         symlink(orch(), base.join("bin/orch")).unwrap();
         for (name, text) in [("claude", CLAUDE), ("git", "#!/bin/sh\nexit 0\n")] {
-            let file = base.join("bin").join(name);
-            fs::write(&file, text).unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+            write_executable(&base.join("bin").join(name), text);
         }
         let folder = base.join("home/work");
         Home { temp, folder }
@@ -141,27 +138,22 @@ impl Home {
     fn run(&mut self, line: &str) -> (i32, String) {
         let base = self.base();
         let path = std::env::var("PATH").unwrap();
-        let ran = Command::new("sh")
-            .arg("-c")
-            .arg(format!(
-                "exec 2>&1\n{line}\ncode=$?\npwd > {}/cwd\nexit $code",
-                base.display()
-            ))
+        let script = format!(
+            "exec 2>&1\n{line}\ncode=$?\npwd > {}/cwd\nexit $code",
+            base.display()
+        );
+        let ran = program("sh")
+            .args(["-c", &script])
             .current_dir(&self.folder)
             .env("PATH", format!("{}:{path}", base.join("bin").display()))
             .env("HOME", base.join("home"))
             .env("USER", "ana")
-            .env_remove("ORCH_ROOT")
-            .env_remove("ORCH_TASK")
-            .env_remove("ORCH_WATCHER")
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
+            .run()
+            .any_code();
         if let Ok(folder) = fs::read_to_string(base.join("cwd")) {
             self.folder = folder.trim_end().into();
         }
-        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-        (ran.status.code().unwrap_or(-1), said)
+        (ran.code(), ran.stdout)
     }
 
     /// The same in all runs: paths, times, ids and hashes have one form.

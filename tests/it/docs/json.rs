@@ -179,7 +179,7 @@ fn of_tasks() {
     let sent = one(&ask(&bed, &["send", "ok", "hello", "--name", "t"]).expect(0));
     assert_listed("`orch send --json`", &[sent]);
     bed.drain().expect(0);
-    bed.orch(["retry", "ok/t"]).run().expect(0);
+    bed.orch(["retry", "ok/t"]).run().noisy().expect(0);
     bed.drain().expect(0);
     let shown = one(&ask(&bed, &["show", "ok/t"]).expect(0));
     assert_listed("`orch show AGENT/NAME --json`", &[shown]);
@@ -271,7 +271,11 @@ fn of_a_watcher() {
             .filter(|key| *key != "event")
             .map(|key| format!("`{key}`"));
         let name = event["event"].as_str().unwrap();
-        seen.insert((format!("`{name}`"), fields.collect::<Vec<_>>().join(", ")));
+        let fields = match fields.collect::<Vec<_>>().join(", ") {
+            none if none.is_empty() => "–".to_owned(),
+            some => some,
+        };
+        seen.insert((format!("`{name}`"), fields));
     }
     let rows = table(&page("docs/reference.md"), "`orch watch --json`", 0);
     let rows: BTreeSet<_> = rows

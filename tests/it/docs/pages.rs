@@ -2,16 +2,16 @@
 //! commands.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::thread;
 
 use regex::Regex;
 
 use super::reference::{anchor, table};
 use super::{Home, all_pages, page};
-use crate::harness::{Bed, Ran, orch};
+use crate::harness::{Bed, Ran, orch, program, shell};
 
 /// What a page is there for is said in its first sentence.
 #[test]
@@ -106,8 +106,7 @@ fn every_picture_is_the_programs() {
 
 #[test]
 fn every_command_is_in_the_reference_and_has_help() {
-    let help = Command::new(orch()).arg("--help").output().unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
+    let help = program(orch()).args(["--help"]).run().expect(0).stdout;
     let commands: Vec<&str> = help
         .lines()
         .skip_while(|line| *line != "Commands:")
@@ -121,11 +120,8 @@ fn every_command_is_in_the_reference_and_has_help() {
         .collect();
     assert_eq!(listed, commands);
     for command in commands {
-        let help = Command::new(orch())
-            .args([command, "--help"])
-            .output()
-            .unwrap();
-        assert!(help.status.success(), "{command}");
+        let help = program(orch()).args([command, "--help"]).run().expect(0);
+        assert!(help.stdout.contains(&format!("orch {command}")));
     }
 }
 
@@ -194,25 +190,21 @@ fn on_terminal(topic: &str, variable: (&str, &str)) -> String {
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();
     let name = ptsname(&ours, Vec::new()).unwrap();
-    let theirs = OpenOptions::new()
-        .write(true)
-        .open(name.to_str().unwrap())
-        .unwrap();
-    let mut command = Command::new(orch());
-    command
-        .args(["guide", topic])
-        .env_remove("NO_COLOR")
-        .env("TERM", "xterm")
-        .env(variable.0, variable.1)
-        .stdin(Stdio::null())
-        .stdout(theirs);
-    let mut child = command.spawn().unwrap();
-    drop(command);
-    let mut text = Vec::new();
-    // The end of a terminal that nobody writes to any more is an error.
-    let _ = File::from(ours).read_to_end(&mut text);
-    assert!(child.wait().unwrap().success());
-    String::from_utf8(text).unwrap().replace('\r', "")
+    let reader = thread::spawn(move || {
+        let mut text = Vec::new();
+        // The end of a terminal that nobody writes to any more is an error.
+        let _ = File::from(ours).read_to_end(&mut text);
+        String::from_utf8(text).unwrap().replace('\r', "")
+    });
+    let script = format!(
+        "exec {} guide {topic} > {}",
+        orch().display(),
+        name.to_str().unwrap()
+    );
+    let mut guide = shell(&script).env("TERM", "xterm");
+    guide.command().env_remove("NO_COLOR");
+    guide.env(variable.0, variable.1).run().expect(0);
+    reader.join().unwrap()
 }
 
 #[test]
